@@ -1,0 +1,134 @@
+-- The index of obsidian-rag, for a person with psql. Made by the migrations in migrations/, which a test
+-- holds equal to this file; change both. Everything here can be made again from the vault, except the time
+-- that the embeddings took.
+
+CREATE EXTENSION IF NOT EXISTS vector;
+
+-- One row a chunk: a piece of one section of one note.
+CREATE TABLE documents (
+    id SERIAL PRIMARY KEY,
+    file_path TEXT NOT NULL,                    -- the note, relative to the vault, with /
+    file_hash TEXT NOT NULL,                    -- of the file's bytes: SHA-256 (older rows: MD5 or SHA-1)
+    chunk_index INTEGER NOT NULL,               -- from 0, in the order of the note's text
+    heading TEXT,                               -- of the section; NULL before the first heading
+    content TEXT NOT NULL,                      -- the chunk's text, heading line included
+    embedding vector(768) NOT NULL,             -- length 1; the dimensions follow the recorded embedder
+    content_tsv TSVECTOR,                       -- the words of content
+    metadata JSONB DEFAULT '{}',                -- the note's title and tags
+    updated_at TIMESTAMP DEFAULT NOW(),
+    heading_path TEXT NOT NULL DEFAULT '',      -- 'Outer > Inner'
+    path_terms TEXT,                            -- the words of file_path
+    start_line INTEGER,                         -- in the file, from 1; NULL where an older row has none
+    end_line INTEGER,
+    overlap INTEGER NOT NULL DEFAULT 0,         -- so many first characters of content repeat earlier text
+    content_hash BYTEA,                         -- of the embedded text; equal text shares one vector
+    search_tsv TSVECTOR,                        -- weighted words: A path, B heading path, D content
+    UNIQUE (file_path, chunk_index)
+);
+CREATE INDEX documents_embedding_idx ON documents USING hnsw (embedding vector_cosine_ops);
+CREATE INDEX documents_content_tsv_idx ON documents USING gin (content_tsv);
+CREATE INDEX documents_content_hash_idx ON documents (content_hash);
+CREATE INDEX documents_search_tsv_idx ON documents USING gin (search_tsv);
+
+-- One row for each distinct link of a note, as it is written.
+CREATE TABLE note_links (
+    id SERIAL PRIMARY KEY,
+    source_path TEXT NOT NULL,                  -- the note that links
+    target_name TEXT NOT NULL,                  -- as written, without heading, block and display text
+    target_path TEXT,                           -- what it leads to, by Obsidian's rules; NULL: nothing
+    updated_at TIMESTAMP DEFAULT now(),
+    kind TEXT NOT NULL DEFAULT 'wikilink',      -- wikilink, embed, markdown, markdown_embed, property
+    display_text TEXT,
+    heading TEXT,                               -- after #; 'H1#H2' for a chain
+    block TEXT,                                 -- after #^
+    property TEXT,                              -- the front matter key of a property link
+    line INTEGER,                               -- of the first occurrence
+    occurrences INTEGER NOT NULL DEFAULT 1,
+    target_type TEXT,                           -- note, attachment, unresolved
+    via TEXT                                    -- name, or alias: an addition to Obsidian's rules
+);
+CREATE INDEX note_links_source_idx ON note_links (source_path);
+CREATE INDEX note_links_target_path_idx ON note_links (target_path);
+
+-- One row a note.
+CREATE TABLE notes (
+    file_path TEXT PRIMARY KEY,
+    file_hash TEXT NOT NULL,                    -- of the file's bytes
+    title TEXT NOT NULL,                        -- the file's name without .md
+    aliases TEXT[] NOT NULL DEFAULT '{}',
+    tags TEXT[] NOT NULL DEFAULT '{}',          -- without #, from front matter and text
+    front_matter JSONB NOT NULL DEFAULT '{}',   -- the properties
+    content TEXT NOT NULL,                      -- the whole file's text
+    warnings TEXT[] NOT NULL DEFAULT '{}',      -- what could not be read as meant
+    size BIGINT NOT NULL,                       -- bytes
+    mtime_ns BIGINT NOT NULL,                   -- of the file, for a quick look whether it changed
+    ctime_ns BIGINT NOT NULL,
+    modified_at TIMESTAMPTZ NOT NULL,
+    parser_version INTEGER,                     -- NULL: chunks made by an older program, kept as they are
+    indexed_at TIMESTAMPTZ NOT NULL DEFAULT now()
+);
+CREATE INDEX notes_file_hash_idx ON notes (file_hash);
+CREATE INDEX notes_tags_idx ON notes USING gin (tags);
+
+-- What the index was made with: one row.
+CREATE TABLE index_settings (
+    only_row BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (only_row),
+    vaults TEXT[] NOT NULL,
+    embedder TEXT,                              -- ollama or local
+    embed_model TEXT,
+    dimensions INTEGER,
+    embed_window INTEGER,                       -- tokens the model sees at once
+    fts_config TEXT NOT NULL,                   -- text search configuration of the words
+    updated_at TIMESTAMPTZ NOT NULL DEFAULT now()
+);
+
+-- What each run of the indexer did.
+CREATE TABLE index_runs (
+    run_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    started_at TIMESTAMPTZ NOT NULL DEFAULT now(),
+    finished_at TIMESTAMPTZ,
+    status TEXT NOT NULL DEFAULT 'running' CHECK (status IN ('running', 'ok', 'partial', 'failed')),
+    error TEXT,                                 -- why a run failed as a whole
+    report JSONB NOT NULL DEFAULT '{}'          -- its counts, failures and warnings
+);
+
+-- Which notes a run could not bring in, and why.
+CREATE TABLE index_failures (
+    run_id BIGINT NOT NULL REFERENCES index_runs ON DELETE CASCADE,
+    file_path TEXT NOT NULL,
+    stage TEXT NOT NULL,                        -- walk, read, parse, embed, store
+    error TEXT NOT NULL,
+    failed_at TIMESTAMPTZ NOT NULL DEFAULT now()
+);
+CREATE INDEX index_failures_run_idx ON index_failures (run_id);
+
+-- Links that lead nowhere: a slip, or a note still to be written.
+CREATE VIEW broken_links AS
+    SELECT source_path, line, kind, target_name, heading, block, display_text, occurrences
+    FROM note_links
+    WHERE target_type = 'unresolved'
+    ORDER BY source_path, line;
+
+-- Notes without a link from or to another note.
+CREATE VIEW orphans AS
+    SELECT n.file_path, n.title
+    FROM notes n
+    WHERE NOT EXISTS (
+        SELECT FROM note_links l
+        WHERE l.target_type = 'note' AND l.source_path <> l.target_path
+            AND (l.source_path = n.file_path OR l.target_path = n.file_path))
+    ORDER BY n.file_path;
+
+CREATE VIEW last_run AS
+    SELECT run_id, started_at, finished_at, status, error, report
+    FROM index_runs ORDER BY run_id DESC LIMIT 1;
+
+-- Notes that are not in the index as they are on disk, after the last finished run.
+CREATE VIEW failures AS
+    SELECT file_path, stage, error, failed_at
+    FROM index_failures
+    WHERE run_id = (SELECT max(run_id) FROM index_runs WHERE finished_at IS NOT NULL)
+    ORDER BY file_path;
+
+-- Also made by the migrations: the ledger schema_migrations, and the roles rag_indexer (writes) and
+-- rag_reader (reads), which cannot log in by themselves.

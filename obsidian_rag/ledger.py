@@ -1,0 +1,105 @@
+"""What the index was made with, and what each run of the indexer did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from psycopg.types.json import Jsonb
+
+from obsidian_rag.embedding import EmbeddingModel
+from obsidian_rag.models import Failure, RunReport
+from obsidian_rag.postgres import Connection
+
+INDEXER_LOCK = 7_266_531_205
+RUNS_KEPT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSettings:
+    """The row of index_settings: what the index was made with."""
+
+    vaults: tuple[str, ...]
+    fts_config: str
+    embedder: str | None
+    embed_model: str | None
+    dimensions: int | None
+    embed_window: int | None
+
+
+def take_indexer_lock(conn: Connection) -> bool:
+    """Whether this connection is now the one indexer of the database, until it closes."""
+    row = conn.execute("SELECT pg_try_advisory_lock(%s)", (INDEXER_LOCK,)).fetchone()
+    return bool(row and row[0])
+
+
+def load_settings_row(conn: Connection) -> IndexSettings | None:
+    """The settings the index was made with; None before the first run."""
+    row = conn.execute(
+        "SELECT vaults, fts_config, embedder, embed_model, dimensions, embed_window FROM index_settings"
+    ).fetchone()
+    return IndexSettings(tuple(row[0]), *row[1:]) if row else None
+
+
+def recorded_model(row: IndexSettings | None) -> EmbeddingModel | None:
+    """The embedding model an index was made with, None where none is recorded yet."""
+    if row is None or row.embedder is None or row.embed_model is None or row.dimensions is None:
+        return None
+    return EmbeddingModel(row.embedder, row.embed_model, row.dimensions, row.embed_window or 0)
+
+
+SAVE_SETTINGS = """
+INSERT INTO index_settings (vaults, fts_config, embedder, embed_model, dimensions, embed_window)
+VALUES (%(vaults)s, %(fts_config)s, %(embedder)s, %(embed_model)s, %(dimensions)s, %(embed_window)s)
+ON CONFLICT (only_row) DO UPDATE SET
+    vaults = excluded.vaults, fts_config = excluded.fts_config, embedder = excluded.embedder,
+    embed_model = excluded.embed_model, dimensions = excluded.dimensions,
+    embed_window = excluded.embed_window, updated_at = now()
+"""
+
+
+def save_settings_row(conn: Connection, settings: IndexSettings) -> None:
+    """Record what the index is made with."""
+    conn.execute(
+        SAVE_SETTINGS,
+        {
+            "vaults": list(settings.vaults),
+            "fts_config": settings.fts_config,
+            "embedder": settings.embedder,
+            "embed_model": settings.embed_model,
+            "dimensions": settings.dimensions,
+            "embed_window": settings.embed_window,
+        },
+    )
+
+
+def start_run(conn: Connection) -> int:
+    """Open a run in the ledger; runs that a kill left open are closed as failed, old ones are dropped."""
+    conn.execute(
+        "UPDATE index_runs SET status = 'failed', finished_at = now(), error = 'interrupted'"
+        " WHERE status = 'running'"
+    )
+    row = conn.execute("INSERT INTO index_runs DEFAULT VALUES RETURNING run_id").fetchone()
+    assert row is not None
+    conn.execute("DELETE FROM index_runs WHERE run_id <= %s", (row[0] - RUNS_KEPT,))
+    return int(row[0])
+
+
+def finish_run(conn: Connection, report: RunReport, error: str | None = None) -> None:
+    """Close a run with its counts and the notes that failed, in one transaction."""
+    with conn.transaction():
+        conn.execute(
+            "UPDATE index_runs SET status = %s, finished_at = now(), error = %s, report = %s"
+            " WHERE run_id = %s",
+            (report.status, error, Jsonb(report.to_json()), report.run_id),
+        )
+        with conn.cursor() as cur:
+            cur.executemany(
+                "INSERT INTO index_failures (run_id, file_path, stage, error) VALUES (%s, %s, %s, %s)",
+                [(report.run_id, f.file_path, f.stage, f.error) for f in report.failures],
+            )
+
+
+def last_failures(conn: Connection) -> list[Failure]:
+    """The notes that failed in the newest finished run."""
+    rows = conn.execute("SELECT file_path, stage, error FROM failures").fetchall()
+    return [Failure(*row) for row in rows]
