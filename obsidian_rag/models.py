@@ -11,7 +11,9 @@ from typing import Any, Literal
 LinkKind = Literal["wikilink", "embed", "markdown", "markdown_embed", "property"]
 TargetType = Literal["note", "attachment", "unresolved"]
 Via = Literal["name", "alias"]
-BlockKind = Literal["heading", "paragraph", "list", "table", "fence", "quote", "html", "comment", "math", "rule"]
+BlockKind = Literal[
+    "heading", "paragraph", "list", "table", "fence", "quote", "html", "comment", "math", "rule"
+]
 
 
 @dataclass(frozen=True, slots=True)
