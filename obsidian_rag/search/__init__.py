@@ -1,0 +1,1 @@
+"""Search: independent retrievers, fused by rank."""
