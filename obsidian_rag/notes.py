@@ -1,0 +1,220 @@
+"""One file's text as a note: properties, sections, blocks, links, tags."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from markdown_it.token import Token
+
+from obsidian_rag.front_matter import FrontMatter, read_front_matter
+from obsidian_rag.inline import find_links, is_tag
+from obsidian_rag.links import read_markdown_link, read_wikilink
+from obsidian_rag.markdown import TooMuchWork, parse_blocks, parse_plainly
+from obsidian_rag.models import Block, BlockKind, Link, Note, Section
+from obsidian_rag.plugins import find_plugin_data
+
+_KINDS: dict[str, BlockKind] = {
+    "heading_open": "heading",
+    "paragraph": "paragraph",
+    "bullet_list_open": "list",
+    "ordered_list_open": "list",
+    "table_open": "table",
+    "fence": "fence",
+    "code_block": "fence",
+    "blockquote_open": "quote",
+    "html_block": "html",
+    "comment_open": "comment",
+    "math_block": "math",
+    "hr": "rule",
+    "footnote_reference_open": "paragraph",
+    "definition": "paragraph",
+}
+# Before which blocks inside a block of this kind it may be cut.
+_SEAMS: dict[BlockKind, frozenset[str]] = {
+    "list": frozenset(("list_item_open",)),
+    "table": frozenset(("tr_open",)),
+}
+_LINE_SEAMS = frozenset(("fence", "html", "math"))
+
+
+def parse_note(file_path: str, text: str) -> Note:
+    """The note that a file's text is. `text` has "\\n" line ends and no BOM. Never raises."""
+    front = read_front_matter(text)
+    warnings = list(front.warnings)
+    body = text[front.body_start :]
+    try:
+        tokens = parse_blocks(body)
+    except (TooMuchWork, RecursionError):
+        tokens = parse_plainly(body)
+        warnings.append("Quotes and lists are nested too deep: only headings and fences were told apart.")
+    lines = _find_line_starts(body)
+    starts = [front.body_start + start for start in lines]
+    blocks = _make_blocks(tokens, starts, front.body_start, len(text)) if body.strip() else ()
+    links, tags = _find_in_body(tokens, text.count("\n", 0, front.body_start) + 1)
+    return Note(
+        file_path=file_path,
+        title=_title_of(file_path),
+        text=text,
+        body_start=front.body_start,
+        front_matter=front.values,
+        aliases=_read_aliases(front),
+        tags=_unify_tags([*_read_tags(front.values), *tags]),
+        sections=_make_sections(tokens, blocks, starts, len(text)),
+        blocks=blocks,
+        links=_count_links([*_read_property_links(front), *links]),
+        hidden=find_plugin_data(text, front.body_start, front.values),
+        warnings=tuple(warnings),
+    )
+
+
+def _title_of(file_path: str) -> str:
+    name = file_path.rpartition("/")[2]
+    return name[:-3] if name.lower().endswith(".md") else name
+
+
+def _find_line_starts(text: str) -> list[int]:
+    starts = [0]
+    position = text.find("\n")
+    while position >= 0:
+        starts.append(position + 1)
+        position = text.find("\n", position + 1)
+    return starts
+
+
+def _make_blocks(tokens: Sequence[Token], starts: Sequence[int], first: int, end: int) -> tuple[Block, ...]:
+    """The top-level blocks; each reaches to the next, so blank lines belong to the block before."""
+    opened = [i for i, token in enumerate(tokens) if token.level == 0 and token.type in _KINDS]
+    blocks = []
+    for number, index in enumerate(opened):
+        token = tokens[index]
+        start = _map(token)[0]
+        following = opened[number + 1] if number + 1 < len(opened) else None
+        block_start = starts[start] if number else first
+        block_end = end if following is None else starts[_map(tokens[following])[0]]
+        kind = _KINDS[token.type]
+        if kind == "html" and token.content.lstrip().startswith("<!--"):
+            kind = "comment"
+        head_end = starts[min(start + 2, len(starts) - 1)] if kind == "table" else block_start
+        seams = _find_seams(kind, tokens[index:following], starts, max(block_start, head_end), block_end)
+        blocks.append(Block(kind, block_start, block_end, seams, head_end))
+    return tuple(blocks)
+
+
+def _find_seams(
+    kind: BlockKind, tokens: Sequence[Token], starts: Sequence[int], after: int, before: int
+) -> tuple[int, ...]:
+    if kind in _LINE_SEAMS or (kind == "comment" and tokens[0].type == "html_block"):
+        first, last = bisect_right(starts, after), bisect_right(starts, before - 1)
+        return tuple(starts[first:last])
+    if kind in _SEAMS:
+        lines = {token.map[0] for token in tokens if token.map and token.type in _SEAMS[kind]}
+    elif kind in ("quote", "comment", "paragraph"):
+        lines = {token.map[0] for token in tokens if token.map and token.type in _KINDS}
+    else:
+        lines = set()
+    return tuple(sorted(starts[line] for line in lines if after < starts[line] < before))
+
+
+def _make_sections(
+    tokens: Sequence[Token], blocks: Sequence[Block], starts: Sequence[int], end: int
+) -> tuple[Section, ...]:
+    if not blocks:
+        return ()
+    headings = [i for i, token in enumerate(tokens) if token.level == 0 and token.type == "heading_open"]
+    boundaries = [block.start for block in blocks if block.kind == "heading"]
+    sections = []
+    if blocks[0].kind != "heading":
+        first_end = boundaries[0] if boundaries else end
+        sections.append(Section(None, 0, (), blocks[0].start, blocks[0].start, first_end))
+    path: list[tuple[int, str]] = []
+    for number, index in enumerate(headings):
+        level = int(tokens[index].tag[1:])
+        heading = " ".join(tokens[index + 1].content.split("\n"))
+        path = [*(entry for entry in path if entry[0] < level), (level, heading)]
+        section_end = boundaries[number + 1] if number + 1 < len(boundaries) else end
+        after = _map(tokens[index])[1]
+        body_start = starts[after] if after < len(starts) else end
+        names = tuple(name for _, name in path)
+        sections.append(Section(heading, level, names, boundaries[number], body_start, section_end))
+    return tuple(sections)
+
+
+def _map(token: Token) -> list[int]:
+    assert token.map is not None, token.type
+    return token.map
+
+
+def _find_in_body(tokens: Iterable[Token], first_line: int) -> tuple[list[Link], list[str]]:
+    links: list[Link] = []
+    tags: list[str] = []
+    for token in tokens:
+        if token.type not in ("inline", "paragraph"):
+            continue
+        content = token.content
+        written, found = find_links(content)
+        tags += found
+        line, counted = first_line + _map(token)[0], 0
+        for item in written:
+            line += content.count("\n", counted, item.position)
+            counted = item.position
+            if item.label is None:
+                link = read_wikilink(item.target, item.kind, line=line)
+            else:
+                link = read_markdown_link(item.target, item.label, item.kind, line=line)
+            if link is not None:
+                links.append(link)
+    return links, tags
+
+
+def _read_property_links(front: FrontMatter) -> list[Link]:
+    """A property is a link where its whole value is one: in `"see [[N]]"` Obsidian sees text."""
+    if front.refused:
+        return []
+    links = []
+    for text in front.texts:
+        value = text.value
+        if not (value.startswith("[[") and value.endswith("]]")):
+            continue
+        written, _ = find_links(value)
+        if len(written) == 1 and written[0].kind == "wikilink" and len(written[0].target) == len(value) - 4:
+            link = read_wikilink(written[0].target, "property", line=text.line, property=text.key)
+            if link is not None:
+                links.append(link)
+    return links
+
+
+def _count_links(links: Iterable[Link]) -> tuple[Link, ...]:
+    """Each distinct link once, at its first line, with how often it is written."""
+    counted: dict[tuple[object, ...], Link] = {}
+    for link in links:
+        key = (link.kind, link.target, link.heading, link.block, link.display, link.property)
+        known = counted.get(key)
+        counted[key] = link if known is None else replace(known, count=known.count + 1)
+    return tuple(counted.values())
+
+
+def _read_aliases(front: FrontMatter) -> tuple[str, ...]:
+    """`aliases` as a list or one name. A name is never split: commas are part of names."""
+    given = front.values.get("aliases")
+    written = {text.key: text.value for text in front.texts if text.key.startswith("aliases")}
+    keys = [f"aliases.{i}" for i in range(len(given))] if isinstance(given, list) else ["aliases"]
+    names = (" ".join(written.get(key, "").split()) for key in keys)
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _read_tags(values: Mapping[str, Any]) -> list[str]:
+    given = values.get("tags")
+    items = given if isinstance(given, list) else [given]
+    names = (item.strip().removeprefix("#") for item in items if isinstance(item, str))
+    return [name for name in names if is_tag(name)]
+
+
+def _unify_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Tags without regard to case, as first written."""
+    first: dict[str, str] = {}
+    for tag in tags:
+        first.setdefault(tag.lower(), tag)
+    return tuple(first.values())
