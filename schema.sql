@@ -64,9 +64,14 @@ CREATE TABLE notes (
     mtime_ns BIGINT NOT NULL,                   -- of the file, for a quick look whether it changed
     ctime_ns BIGINT NOT NULL,
     modified_at TIMESTAMPTZ NOT NULL,
-    parser_version INTEGER,                     -- NULL: chunks made by an older program, kept as they are
-    indexed_at TIMESTAMPTZ NOT NULL DEFAULT now()
+    parser_version INTEGER,                     -- a newer parser reads every note again
+    indexed_at TIMESTAMPTZ NOT NULL DEFAULT now(),
+    id INTEGER GENERATED ALWAYS AS IDENTITY UNIQUE, -- what postings and names refer to
+    fts_config TEXT,                            -- text search configuration of this note's words
+    keyword_version INTEGER,                    -- of the analysis that made its postings; NULL: none yet
+    note_date DATE                              -- the day the note is about: property, name, or file time
 );
+CREATE INDEX notes_note_date_idx ON notes (note_date);
 CREATE INDEX notes_file_hash_idx ON notes (file_hash);
 CREATE INDEX notes_tags_idx ON notes USING gin (tags);
 
@@ -79,8 +84,48 @@ CREATE TABLE index_settings (
     dimensions INTEGER,
     embed_window INTEGER,                       -- tokens the model sees at once
     fts_config TEXT NOT NULL,                   -- text search configuration of the words
-    updated_at TIMESTAMPTZ NOT NULL DEFAULT now()
+    updated_at TIMESTAMPTZ NOT NULL DEFAULT now(),
+    fusion_g REAL,                              -- how far vectors are trusted beside words, from 0 to 1
+    fusion_chunks BIGINT                        -- chunks in the index when that was measured
 );
+
+-- How often a term occurs in a chunk, with all that BM25 needs of it: read by index-only scans.
+CREATE TABLE postings (
+    lexeme TEXT COLLATE "C" NOT NULL,
+    note_id INTEGER NOT NULL,                   -- notes.id
+    chunk_index INTEGER NOT NULL,
+    tf SMALLINT NOT NULL,                       -- occurrences in the chunk's own text
+    field_tf SMALLINT NOT NULL,                 -- weighted occurrences in heading path, path and aliases
+    chunk_length INTEGER NOT NULL,              -- all terms of the chunk
+    note_length INTEGER NOT NULL                -- all terms of the note
+);
+CREATE INDEX postings_lexeme_idx ON postings (lexeme)
+    INCLUDE (note_id, chunk_index, tf, field_tf, chunk_length, note_length);
+CREATE INDEX postings_note_idx ON postings (note_id);
+
+-- What a note is called: its title, aliases and headings, to be found as wholes, in part and with a slip.
+CREATE TABLE note_names (
+    note_id INTEGER NOT NULL,                   -- notes.id
+    kind TEXT NOT NULL CHECK (kind IN ('title', 'alias', 'heading')),
+    name TEXT NOT NULL,                         -- as written
+    key TEXT NOT NULL,                          -- its words, folded, in lower case
+    words TEXT[] NOT NULL,                      -- the words of key
+    trigrams TEXT[] NOT NULL                    -- of key, for titles and aliases
+);
+CREATE INDEX note_names_key_idx ON note_names (md5(key));
+CREATE INDEX note_names_words_idx ON note_names USING gin (words);
+CREATE INDEX note_names_trigrams_idx ON note_names USING gin (trigrams);
+CREATE INDEX note_names_note_idx ON note_names (note_id);
+
+-- Sums over notes and chunks, kept up with every note: one row.
+CREATE TABLE keyword_stats (
+    only_row BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (only_row),
+    notes BIGINT NOT NULL DEFAULT 0,
+    chunks BIGINT NOT NULL DEFAULT 0,
+    note_length BIGINT NOT NULL DEFAULT 0,
+    chunk_length BIGINT NOT NULL DEFAULT 0      -- lengths in terms
+);
+INSERT INTO keyword_stats DEFAULT VALUES;
 
 -- What each run of the indexer did.
 CREATE TABLE index_runs (

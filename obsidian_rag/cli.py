@@ -5,21 +5,23 @@ Exit codes: 0 done; 1 done, but some notes failed; 2 could not be done. Heavy im
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from obsidian_rag import __version__
 from obsidian_rag.config import EMBEDDERS, NAMES, Settings, load_settings
 from obsidian_rag.errors import ObsidianRagError
+from obsidian_rag.models import RunReport
 
 if TYPE_CHECKING:
     from obsidian_rag.index_reader import IndexReader
@@ -35,7 +37,11 @@ SETTING_OPTIONS: tuple[tuple[str, str, str], ...] = (
 )
 
 Command = Callable[..., Any]
+COULD_NOT_RUN = 2
 INTERRUPTED = 130  # as a shell reports SIGINT
+STOPPED = (129, 143)  # SIGHUP and SIGTERM, see leave_on_sigterm
+# Where a command keeps what its JSON document holds if it fails.
+FAILURE = "obsidian_rag.failure"
 
 
 def with_settings(command: Command) -> Command:
@@ -45,21 +51,33 @@ def with_settings(command: Command) -> Command:
     def wrapped(**arguments: Any) -> Any:
         flags = {name: arguments.pop(name.lower()) for name in NAMES}
         named = arguments.pop("vault_argument", None)
+        as_json = arguments.get("json_", False)
         try:
             if named:
                 flags["VAULT_PATH"] = named
             settings = load_settings(os.environ, flags, Path.cwd())
-            for notice in settings.notices:
-                click.echo(notice, err=True)
+            if not arguments.get("quiet"):
+                for notice in settings.notices:
+                    click.echo(notice, err=True)
             return command(settings=settings, **arguments)
         except ObsidianRagError as exc:
-            if arguments.get("json_"):
-                print_json({"status": "failed", "error": exc.message, "mend": exc.mend})
-            click.echo(f"Error: {exc}", err=True)
-            sys.exit(2)
+            fail(as_json, exc.message, exc.mend)
         except KeyboardInterrupt:
-            click.echo("Interrupted. What was stored stays; run it again to go on.", err=True)
-            sys.exit(INTERRUPTED)
+            fail(as_json, "Interrupted", "What was stored stays; run it again to go on.", INTERRUPTED)
+        except SystemExit as exc:
+            if exc.code in STOPPED and "json_" in arguments:
+                code = int(exc.code)
+                fail(as_json, f"Stopped by signal {code - 128}", "Run it again to go on.", code)
+            raise
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except Exception as exc:  # Python's own exit code would be 1, which says that only some notes failed
+            if isinstance(exc, OSError) and exc.errno == errno.EPIPE:
+                raise
+            traceback.print_exc()
+            fail(
+                as_json, f"{type(exc).__name__}: {exc}", "This is a fault of obsidian-rag; please report it."
+            )
 
     for flag, name, text in reversed(SETTING_OPTIONS):
         wrapped = click.option(flag, name.lower(), metavar="TEXT", help=f"{text} [{name}]")(wrapped)
@@ -70,8 +88,49 @@ json_option = click.option("--json", "json_", is_flag=True, help="One JSON docum
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    """One JSON document on stdout, in UTF-8 whatever the locale."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    # A lone surrogate, from a file name, becomes \\udc80: so JSON writes it too.
+    click.echo(text.encode("utf-8", "backslashreplace"))
+
+
+def fail(as_json: bool, message: str, mend: str, code: int = COULD_NOT_RUN) -> NoReturn:
+    """Say why the command could not do its work, on stderr and if wanted as JSON, and end the program."""
+    if as_json:
+        shown = click.get_current_context().meta.get(FAILURE, {"status": "failed"})
+        print_json(shown | {"error": message, "mend": mend})
+    click.echo(f"Error: {ObsidianRagError(message, mend)}", err=True)
+    sys.exit(code)
+
+
+def failing_as(shown: Mapping[str, Any]) -> Callable[[Command], Command]:
+    """Let a command's JSON document hold `shown` if it fails, so that it has the same keys as otherwise."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapped(**arguments: Any) -> Any:
+            click.get_current_context().meta[FAILURE] = shown
+            return command(**arguments)
+
+        return wrapped
+
+    return decorate
+
+
+class JsonGroup(click.Group):
+    """A group whose commands answer `--json` with a document even where their arguments cannot be read."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["obsidian_rag.json"] = "--json" in args
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as exc:
+            if ctx.meta["obsidian_rag.json"]:
+                print_json({"status": "failed", "error": exc.format_message(), "mend": "See --help."})
+            raise
 
 
 @contextmanager
@@ -93,7 +152,9 @@ def leave_on_sigterm() -> None:
     embedded.leave_on_sigterm()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=JsonGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="obsidian-rag")
 def cli() -> None:
     """Make an Obsidian vault searchable by the agent you work with.
@@ -112,11 +173,23 @@ def cli() -> None:
 @click.option("--full", is_flag=True, help="Read and parse every note again; vectors of the same text stay.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
-@click.option("--allow-mass-delete", is_flag=True, help="Accept that most of the indexed notes are gone.")
+@click.option("--reembed", is_flag=True, help="Embed every note again, with the embedder now set.")
+@click.option(
+    "--allow-mass-delete",
+    is_flag=True,
+    help="Accept that most of the indexed notes are gone, or that another vault replaces them.",
+)
 @json_option
+@failing_as(RunReport(None, "failed").to_json())
 @with_settings
 def index(
-    settings: Settings, full: bool, dry_run: bool, quiet: bool, allow_mass_delete: bool, json_: bool
+    settings: Settings,
+    full: bool,
+    dry_run: bool,
+    quiet: bool,
+    reembed: bool,
+    allow_mass_delete: bool,
+    json_: bool,
 ) -> None:
     """Make the index equal to the VAULT.
 
@@ -128,9 +201,12 @@ def index(
     from obsidian_rag.progress import open_progress
     from obsidian_rag.render import render_report
 
+    def keep(report: RunReport) -> None:
+        click.get_current_context().meta[FAILURE] = report.to_json()
+
     leave_on_sigterm()
     with open_progress(quiet) as progress:
-        report = run_indexer(settings, Options(full, dry_run, allow_mass_delete), progress)
+        report = run_indexer(settings, Options(full, dry_run, allow_mass_delete, reembed), progress, keep)
     if json_:
         print_json(report.to_json())
     if not quiet or report.failures:
@@ -202,7 +278,7 @@ def topics(settings: Settings, json_: bool) -> None:
     with open_reader(settings) as reader:
         found = reader.run(list_topics)
     if json_:
-        print_json({"topics": [asdict(topic) for topic in found]})
+        print_json(found.to_json())
     else:
         click.echo(render_topics(found))
 

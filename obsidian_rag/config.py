@@ -5,11 +5,13 @@ Nothing is read from inside a vault: a note folder that was downloaded must not 
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 from obsidian_rag.errors import SettingsError
 
@@ -32,6 +34,19 @@ class Vault:
 
     root: Path
     prefix: str = ""
+
+    @property
+    def place(self) -> str:
+        """The root as text that can be stored and shown, also where its name is not UTF-8."""
+        return make_printable(self.root)
+
+    def is_at(self, place: str) -> bool:
+        """Whether `place` is this vault's folder, by whatever symbolic link or spelling it is named."""
+        if place == self.place:
+            return True
+        with suppress(OSError, ValueError):
+            return self.root.samefile(place)
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +83,14 @@ def load_settings(
 
     Raises SettingsError for a value that cannot be used.
     """
-    outside = parse_vaults(flags.get("VAULT_PATH") or environ.get("VAULT_PATH") or "")
+    person = _read_env_file(settings_file())
+    outside = [
+        v.root for source in (flags, environ, person) for v in parse_vaults(source.get("VAULT_PATH") or "")
+    ]
     dotenv, notices = _read_dotenv(working_directory, outside)
-    sources = (flags, environ, dotenv, _read_env_file(settings_file()))
+    notices += _find_slips(settings_file(), person, every=True)
+    notices += _find_slips(working_directory / ".env", dotenv, every=False)
+    sources = (flags, environ, dotenv, person)
     values = {name: next((v for s in sources if (v := s.get(name))), None) for name in NAMES}
     embedder = (values["EMBEDDER"] or "auto").lower()
     if embedder not in EMBEDDERS:
@@ -99,7 +119,7 @@ def parse_vaults(value: str) -> tuple[Vault, ...]:
     if not value:
         return ()
     whole = _absolute(value)
-    if whole.is_dir() or os.pathsep not in value:
+    if is_folder(whole) or os.pathsep not in value:
         return (Vault(whole),)
     roots = list(dict.fromkeys(_absolute(part) for part in value.split(os.pathsep) if part))
     if len(roots) == 1:
@@ -111,47 +131,84 @@ def parse_vaults(value: str) -> tuple[Vault, ...]:
             f"VAULT_PATH names two vaults called {twice[0]!r}: {value}",
             "Rename one of the folders; notes of several vaults are told apart by the vault's name.",
         )
-    return tuple(Vault(root, f"{root.name}/") for root in roots)
+    return tuple(Vault(root, f"{make_printable(Path(root.name))}/") for root in roots)
+
+
+_USERINFO = re.compile(r"(?<=://)(?P<user>[^:/?@]*):.*@", re.DOTALL)
+_PASSWORD = re.compile(
+    r"(?P<name>\w*password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|[^\s&]*)", re.IGNORECASE | re.DOTALL
+)
 
 
 def mask_password(url: str) -> str:
-    """A URL or conninfo with its password as `***`, fit for a message."""
-    if "://" not in url:
-        return " ".join("password=***" if p.startswith("password=") else p for p in url.split())
+    """A URL or conninfo with its password as `***`, fit for a message.
+
+    Also where it cannot be parsed: a password with unescaped signs is the likeliest reason for that.
+    """
+    return _PASSWORD.sub(r"\g<name>***", _USERINFO.sub(r"\g<user>:***@", url))
+
+
+def make_printable(path: Path) -> str:
+    """A path as text that is valid UTF-8; other bytes appear as `\\xff`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there, as far as one may see."""
     try:
-        parts = urlsplit(url)
-        has_password = parts.password is not None
-    except ValueError:
-        return "***"
-    query = "&".join("password=***" if p.startswith("password=") else p for p in parts.query.split("&"))
-    netloc = parts.netloc
-    if has_password:
-        userinfo, _, host = netloc.rpartition("@")
-        netloc = f"{userinfo.split(':', 1)[0]}:***@{host}"
-    return urlunsplit(parts._replace(netloc=netloc, query=query))
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def is_inside(folder: Path, root: Path) -> bool:
+    """Whether a folder is `root` or below it, whatever symbolic links either is reached by."""
+    return Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(root))
 
 
 def _absolute(value: str) -> Path:
-    return Path(os.path.abspath(Path(value).expanduser()))  # noqa: PTH100 - resolve() would follow symlinks
+    try:
+        expanded = Path(value).expanduser()
+    except RuntimeError as exc:
+        raise SettingsError(f"The folder {value!r} cannot be found: {exc}", "Write its full path.") from exc
+    return Path(os.path.abspath(expanded))  # noqa: PTH100 - resolve() would follow symlinks
 
 
-def _read_dotenv(folder: Path, vaults: tuple[Vault, ...]) -> tuple[Mapping[str, str | None], tuple[str, ...]]:
+def _read_dotenv(folder: Path, outside: Sequence[Path]) -> tuple[Mapping[str, str | None], tuple[str, ...]]:
     file = folder / ".env"
-    if not file.is_file():
+    if not os.path.lexists(file):
         return {}, ()
-    roots = {vault.root for vault in vaults}
-    vault = next((p for p in (folder, *folder.parents) if p in roots or (p / ".obsidian").is_dir()), None)
-    if vault is not None:
-        return {}, (f"{file} is not read: it lies inside the vault {vault}.",)
-    return _read_env_file(file), ()
+    marked = [above for above in (folder, *folder.parents) if is_folder(above / ".obsidian")]
+    vault = next((root for root in (*marked, *outside) if is_inside(folder, root)), None)
+    if vault is None:
+        values = _read_env_file(file)
+        named = [v.root for v in parse_vaults(values.get("VAULT_PATH") or "")]
+        vault = next((root for root in named if is_inside(folder, root)), None)
+        if vault is None:
+            return values, ()
+    return {}, (f"{file} is not read: it lies inside the vault {vault}.",)
+
+
+def _find_slips(file: Path, values: Mapping[str, str | None], *, every: bool) -> tuple[str, ...]:
+    """Names of an env file that look like settings and are none; `every` unknown one in a file of our own."""
+    notices = []
+    for name in values:
+        if name in NAMES:
+            continue
+        near = difflib.get_close_matches(name.upper(), NAMES, 1, 0.85)
+        if near:
+            notices.append(f"{file}: {name} is not a setting. Did you mean {near[0]}?")
+        elif every:
+            notices.append(f"{file}: {name} is not a setting. There are {', '.join(NAMES)}.")
+    return tuple(notices)
 
 
 def _read_env_file(file: Path) -> Mapping[str, str | None]:
     from dotenv import dotenv_values
 
-    if not file.is_file():
-        return {}
     try:
+        if not file.is_file():
+            return {}
         return dotenv_values(file, interpolate=False)
     except (OSError, UnicodeDecodeError) as exc:
         raise SettingsError(f"{file} cannot be read: {exc}", f"Mend or remove it: {file}") from exc

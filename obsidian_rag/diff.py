@@ -20,7 +20,10 @@ FIRST_SCHEMA_HASHES = {32: "md5", 40: "sha1", 64: "sha256"}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One note to be written. `old_path` is where a renamed note was."""
+    """One note to be written. `old_path` is where a renamed note was.
+
+    "adopted" is a note with unchanged bytes whose chunks another program made: they stay as they are.
+    """
 
     kind: Literal["new", "changed", "renamed", "adopted"]
     file: VaultFile
@@ -45,6 +48,15 @@ class IndexState:
     notes: Mapping[str, StoredNote] = field(default_factory=dict)
     adoptable: Mapping[str, str] = field(default_factory=dict)
 
+    def hash_of(self, path: str) -> str | None:
+        """The file hash of a note, None where the index does not hold it."""
+        stored = self.notes.get(path)
+        return stored.file_hash if stored else self.adoptable.get(path)
+
+    def has_foreign_chunks(self, path: str) -> bool:
+        """Whether a note's chunks were made by another program."""
+        return path in self.adoptable or self.notes[path].adopted
+
 
 def compare_vault(
     files: Sequence[VaultFile],
@@ -57,7 +69,8 @@ def compare_vault(
     """Compare the notes on disk with those in the index.
 
     `keep` tells of a path whose note must not count as deleted, although it was not seen. `read` gives a
-    note's bytes or raises NoteError, which becomes a Failure. With `full` nothing counts as unchanged.
+    note's bytes or raises NoteError, which becomes a Failure. With `full` nothing counts as unchanged; what
+    was adopted still keeps its chunks, whose text cannot be told to be that of ours.
     """
     present = {file.path for file in files}
     missing = sorted(p for p in {*state.notes, *state.adoptable} if p not in present and not keep(p))
@@ -68,7 +81,7 @@ def compare_vault(
     unchanged = 0
     for file in files:
         stored = state.notes.get(file.path)
-        current = stored is not None and not full and stored.parser_version in (None, parser_version)
+        current = stored is not None and not full and stored.parser_version == parser_version
         if stored and current and _same_times(file, stored):
             unchanged += 1
             continue
@@ -77,17 +90,21 @@ def compare_vault(
         except NoteError as exc:
             failures.append(Failure(file.path, "read", str(exc)))
             continue
-        if stored and current and _same_bytes(data, stored.file_hash):
+        known_hash = state.hash_of(file.path)
+        if known_hash is None:
+            old_path = _take_vanished(vanished, data)
+            if old_path is None:
+                changes.append(Change("new", file))
+            else:
+                foreign = state.has_foreign_chunks(old_path)
+                changes.append(Change("adopted" if foreign else "renamed", file, old_path))
+        elif not _same_bytes(data, known_hash):
+            changes.append(Change("changed", file))
+        elif current:
             unchanged += 1
             touched.append(file)
-        elif stored:
-            changes.append(Change("changed", file))
-        elif file.path in state.adoptable:
-            same = _same_bytes(data, state.adoptable[file.path]) and not full
-            changes.append(Change("adopted" if same else "changed", file))
         else:
-            old_path = _take_vanished(vanished, data)
-            changes.append(Change("renamed" if old_path else "new", file, old_path))
+            changes.append(Change("adopted" if state.has_foreign_chunks(file.path) else "changed", file))
     renamed = {change.old_path for change in changes if change.old_path}
     deleted = tuple(p for p in missing if p not in renamed)
     return Plan(tuple(changes), deleted, unchanged, tuple(touched), tuple(failures))
@@ -117,11 +134,10 @@ def _same_bytes(data: bytes, stored_hash: str) -> bool:
 
 
 def _index_vanished(missing: Sequence[str], state: IndexState) -> dict[str, list[str]]:
-    """Paths that are gone by the hash of what they held, last path first so that pop() takes them in order."""
+    """Paths that are gone by the hash of what they held, the last first so that pop() takes them in order."""
     vanished: defaultdict[str, list[str]] = defaultdict(list)
     for path in reversed(missing):
-        stored = state.notes.get(path)
-        vanished[(stored.file_hash if stored else state.adoptable[path]).lower()].append(path)
+        vanished[(state.hash_of(path) or "").lower()].append(path)
     return vanished
 
 

@@ -121,13 +121,30 @@ def locate(home: Path) -> Site:
     """
     programs = binary("postgres").parent
     version = importlib.metadata.version(DISTRIBUTION)
-    name = f"pg{version.split('.')[0]}"
+    name = _name()
     if not is_root():
         _make_folder(home / name, 0o700)
         return Site(home / name, programs, None)
     account = _account()
     folder, account = _reachable_folder(home, name, account)
     return Site(folder, _reachable_programs(programs, version, account), account)
+
+
+def was_made(home: Path) -> bool:
+    """Whether a server of `home` has data. Asking makes nothing."""
+    home = canonical(home)
+    return any(
+        (folder / "data" / "PG_VERSION").exists() for folder in (home / _name(), _stand_in(home) / _name())
+    )
+
+
+def _name() -> str:
+    return f"pg{importlib.metadata.version(DISTRIBUTION).split('.')[0]}"
+
+
+def _stand_in(home: Path) -> Path:
+    """Where root's data of a home lies that the server's account cannot enter."""
+    return SYSTEM_HOME / "homes" / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
 
 
 def is_root() -> bool:
@@ -176,7 +193,7 @@ def _account() -> Account:
 
 def _reachable_folder(home: Path, name: str, account: Account) -> tuple[Path, Account]:
     """The folder for the files of `home`: in it or in its stand-in below SYSTEM_HOME, once and for all."""
-    stand_in = SYSTEM_HOME / "homes" / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
+    stand_in = _stand_in(home)
     for folder in (stand_in / name, home / name):
         if (folder / "data").exists():
             owner = (folder / "data").stat()

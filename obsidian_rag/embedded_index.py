@@ -73,12 +73,12 @@ def is_there(settings: Settings) -> bool:
     """Whether the embedded server holds an index of the settings' vaults. Makes nothing where it was never
     started.
     """
-    from obsidian_rag import embedded
+    from obsidian_rag import embedded, embedded_home
 
     if not embedded.is_installed():
         return False
     home = settings.data_dir or embedded.default_home()
-    if not any(home.glob("pg*/data/PG_VERSION")):
+    if not embedded_home.was_made(home):
         return False
     server = embedded.acquire(home)
     with mapped_errors(server), open_connection(server) as conn:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from psycopg.types.json import Jsonb
 
 from obsidian_rag.embedding import EmbeddingModel
-from obsidian_rag.models import Failure, RunReport
+from obsidian_rag.models import Failure, RunReport, make_storable
 from obsidian_rag.postgres import Connection
 
 INDEXER_LOCK = 7_266_531_205
@@ -72,6 +72,19 @@ def save_settings_row(conn: Connection, settings: IndexSettings) -> None:
     )
 
 
+def load_calibration(conn: Connection) -> tuple[int, int | None]:
+    """How many chunks the index holds, and how many it held when `g` was measured (None: never)."""
+    row = conn.execute(
+        "SELECT (SELECT chunks FROM keyword_stats), (SELECT fusion_chunks FROM index_settings)"
+    ).fetchone()
+    return (int(row[0] or 0), row[1]) if row else (0, None)
+
+
+def save_calibration(conn: Connection, g: float, chunks: int) -> None:
+    """Record `g` as measured with an index of so many chunks."""
+    conn.execute("UPDATE index_settings SET fusion_g = %s, fusion_chunks = %s", (g, chunks))
+
+
 def start_run(conn: Connection) -> int:
     """Open a run in the ledger; runs that a kill left open are closed as failed, old ones are dropped."""
     conn.execute(
@@ -90,7 +103,7 @@ def finish_run(conn: Connection, report: RunReport, error: str | None = None) ->
         conn.execute(
             "UPDATE index_runs SET status = %s, finished_at = now(), error = %s, report = %s"
             " WHERE run_id = %s",
-            (report.status, error, Jsonb(report.to_json()), report.run_id),
+            (report.status, error and make_storable(error), Jsonb(report.to_json()), report.run_id),
         )
         with conn.cursor() as cur:
             cur.executemany(

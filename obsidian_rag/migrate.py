@@ -8,6 +8,7 @@ from pathlib import Path
 
 from psycopg.errors import UndefinedTable
 
+from obsidian_rag.adoption import check_tables
 from obsidian_rag.errors import SchemaError
 from obsidian_rag.postgres import Connection
 
@@ -56,15 +57,18 @@ def apply_migrations(conn: Connection) -> list[Migration]:
     """Bring a database to the present schema; return what was applied. `conn` is in autocommit mode.
 
     Each migration and its ledger row share a transaction, so that a kill leaves none half applied. Runs at
-    the same time wait for one another. Raises SchemaError for a database newer than this program.
+    the same time wait for one another. Raises SchemaError for a database newer than this program, or one
+    whose tables are another program's.
     """
     migrations = load_migrations()
+    if check_not_newer(conn) == migrations[-1].version:
+        return []  # and no right to create anything is needed
     conn.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
     try:
+        present = check_not_newer(conn)
+        if present == 0:
+            check_tables(conn)
         conn.execute(LEDGER)
-        present = applied_version(conn)
-        if present > migrations[-1].version:
-            raise _newer(present, migrations[-1].version)
         applied = [m for m in migrations if m.version > present]
         for migration in applied:
             with conn.transaction():
@@ -75,7 +79,19 @@ def apply_migrations(conn: Connection) -> list[Migration]:
                 )
         return applied
     finally:
-        conn.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
+        if not conn.closed:
+            conn.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
+
+
+def check_not_newer(conn: Connection) -> int:
+    """The applied version. Raises SchemaError where it is newer than this program."""
+    present, known = applied_version(conn), load_migrations()[-1].version
+    if present > known:
+        raise SchemaError(
+            f"The database has schema {present}, made by a newer obsidian-rag; this one knows {known}",
+            "Upgrade: pip install --upgrade obsidian-rag",
+        )
+    return present
 
 
 def applied_version(conn: Connection) -> int:
@@ -89,16 +105,7 @@ def applied_version(conn: Connection) -> int:
 
 def check_schema(conn: Connection) -> None:
     """Raise SchemaError unless the database has exactly the schema this program knows."""
-    present, wanted = applied_version(conn), load_migrations()[-1].version
-    if present > wanted:
-        raise _newer(present, wanted)
+    present, wanted = check_not_newer(conn), load_migrations()[-1].version
     if present < wanted:
         what = "holds no index yet" if present == 0 else f"has schema {present}, this program needs {wanted}"
         raise SchemaError(f"The database {what}", "Run: obsidian-rag index /path/to/vault")
-
-
-def _newer(present: int, wanted: int) -> SchemaError:
-    return SchemaError(
-        f"The database has schema {present}, made by a newer obsidian-rag; this one knows {wanted}",
-        "Upgrade: pip install --upgrade obsidian-rag",
-    )

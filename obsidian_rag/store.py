@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,8 +14,11 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from obsidian_rag.errors import DatabaseUnsuitable
+from obsidian_rag.keywords import CONTENT_TSV, SEARCH_TSV, keyword_values
 from obsidian_rag.models import Chunk, Note, Resolution, VaultFile
+from obsidian_rag.note_dates import find_note_date
 from obsidian_rag.postgres import Connection, pgvector_version
+from obsidian_rag.postings import KEYWORD_VERSION, ChunkWords, NoteWords, delete_postings, write_postings
 
 HNSW_LIMIT = 2000  # dimensions of `vector` an HNSW index takes; halfvec takes twice as many
 HALFVEC_LIMIT = 4000
@@ -24,8 +26,8 @@ HALFVEC_LIMIT = 4000
 
 @dataclass(frozen=True, slots=True)
 class StoredNote:
-    """What the index knows of a note, for the diff. `parser_version` is None for a note of the first schema
-    whose chunks were made by another program.
+    """What the index knows of a note, for the diff. `indexed_at` is when its file was read by this program's
+    clock; `adopted` tells that its chunks are those of the first schema, cut by another program.
     """
 
     file_path: str
@@ -35,6 +37,20 @@ class StoredNote:
     ctime_ns: int
     indexed_at: datetime
     parser_version: int | None
+    adopted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadNote:
+    """A note as it was read from its file at `read_at`; `resolutions` say where each of its links leads."""
+
+    note: Note
+    file: VaultFile
+    file_hash: str
+    read_at: datetime
+    parser_version: int
+    resolutions: tuple[Resolution, ...]
+    fts_config: str
 
 
 # --- vectors -----------------------------------------------------------------------------------------
@@ -94,6 +110,20 @@ def set_dimensions(conn: Connection, dimensions: int) -> None:
         )
 
 
+# Ready for another model in one step: without chunks and with a parser that never was, every note of the next
+# plan counts as changed, in this run or, after a kill, in the next.
+FORGET_CHUNKS = "TRUNCATE documents"
+FORGET_PARSED = "UPDATE notes SET parser_version = 0"
+
+
+def forget_vectors(conn: Connection, dimensions: int) -> None:
+    """Empty the index of chunks, for vectors of another model. Their notes stay, to be stored anew."""
+    with conn.transaction():
+        conn.execute(FORGET_CHUNKS)
+        conn.execute(FORGET_PARSED)
+        set_dimensions(conn, dimensions)
+
+
 # Vectors of chunks that this run removed, so that text moved between notes keeps its vector whatever the
 # order in which the two notes are stored.
 DEPARTED = """
@@ -102,7 +132,7 @@ CREATE TEMPORARY TABLE IF NOT EXISTS departed (content_hash BYTEA PRIMARY KEY, e
 KEEP_DEPARTED = """
 INSERT INTO departed
 SELECT DISTINCT ON (content_hash) content_hash, embedding FROM documents
-WHERE file_path = ANY(%s) AND content_hash IS NOT NULL
+WHERE file_path = ANY(%(paths)s) AND content_hash IS NOT NULL AND content_hash <> ALL(%(staying)s::bytea[])
 ON CONFLICT DO NOTHING
 """
 FIND_VECTORS = """
@@ -121,22 +151,28 @@ def create_departed(conn: Connection) -> None:
 def find_vectors(conn: Connection, hashes: Iterable[bytes]) -> dict[bytes, np.ndarray]:
     """Vectors already in the index, by the hash of the text they belong to."""
     rows = conn.execute(FIND_VECTORS, {"hashes": list(hashes)}, binary=True).fetchall()
-    return {bytes(content_hash): _as_array(embedding) for content_hash, embedding in rows}
+    return {bytes(content_hash): as_array(embedding) for content_hash, embedding in rows}
 
 
-def _as_array(embedding: Any) -> np.ndarray:
+def as_array(embedding: Any) -> np.ndarray:
+    """A vector from the database as numpy, whatever the adapter made of it."""
     return np.asarray(embedding.to_numpy() if hasattr(embedding, "to_numpy") else embedding, dtype=np.float32)
 
 
 # --- notes -------------------------------------------------------------------------------------------
 
 
+LOAD_NOTES = """
+SELECT n.file_path, n.file_hash, n.size, n.mtime_ns, n.ctime_ns, n.indexed_at, n.parser_version,
+       d.file_path IS NOT NULL
+FROM notes n
+LEFT JOIN (SELECT DISTINCT file_path FROM documents WHERE content_hash IS NULL) AS d USING (file_path)
+"""
+
+
 def load_notes(conn: Connection) -> dict[str, StoredNote]:
     """All notes of the index by path, as the diff needs them."""
-    rows = conn.execute(
-        "SELECT file_path, file_hash, size, mtime_ns, ctime_ns, indexed_at, parser_version FROM notes"
-    ).fetchall()
-    return {row[0]: StoredNote(*row) for row in rows}
+    return {row[0]: StoredNote(*row) for row in conn.execute(LOAD_NOTES).fetchall()}
 
 
 def load_aliases(conn: Connection) -> dict[str, list[str]]:
@@ -146,81 +182,84 @@ def load_aliases(conn: Connection) -> dict[str, list[str]]:
 
 UPSERT_NOTE = """
 INSERT INTO notes (file_path, file_hash, title, aliases, tags, front_matter, content, warnings,
-                   size, mtime_ns, ctime_ns, modified_at, parser_version)
+                   size, mtime_ns, ctime_ns, modified_at, parser_version, indexed_at, fts_config,
+                   keyword_version, note_date)
 VALUES (%(file_path)s, %(file_hash)s, %(title)s, %(aliases)s, %(tags)s, %(front_matter)s, %(content)s,
-        %(warnings)s, %(size)s, %(mtime_ns)s, %(ctime_ns)s, %(modified_at)s, %(parser_version)s)
+        %(warnings)s, %(size)s, %(mtime_ns)s, %(ctime_ns)s, %(modified_at)s, %(parser_version)s, %(read_at)s,
+        %(fts_config)s, %(keyword_version)s, %(note_date)s)
 ON CONFLICT (file_path) DO UPDATE SET
     file_hash = excluded.file_hash, title = excluded.title, aliases = excluded.aliases,
     tags = excluded.tags, front_matter = excluded.front_matter, content = excluded.content,
     warnings = excluded.warnings, size = excluded.size, mtime_ns = excluded.mtime_ns,
     ctime_ns = excluded.ctime_ns, modified_at = excluded.modified_at,
-    parser_version = excluded.parser_version, indexed_at = clock_timestamp()
-"""
-# Title and path terms weigh most, then the heading path, then the text.
-SEARCH_TSV = """
-setweight(to_tsvector(%(config)s::regconfig, %(path_terms)s::text), 'A')
-|| setweight(to_tsvector(%(config)s::regconfig, %(heading_path)s::text), 'B')
-|| setweight(to_tsvector(%(config)s::regconfig, %(content)s::text), 'D')
+    parser_version = excluded.parser_version, indexed_at = excluded.indexed_at,
+    fts_config = excluded.fts_config, keyword_version = excluded.keyword_version,
+    note_date = excluded.note_date
+RETURNING id
 """
 INSERT_CHUNK = f"""
 INSERT INTO documents (file_path, file_hash, chunk_index, heading, heading_path, content, embedding,
                        content_tsv, search_tsv, path_terms, metadata, start_line, end_line, overlap,
                        content_hash)
 VALUES (%(file_path)s, %(file_hash)s, %(chunk_index)s, %(heading)s, %(heading_path)s, %(content)s,
-        %(embedding)s, to_tsvector(%(config)s::regconfig, %(content)s::text), {SEARCH_TSV}, %(path_terms)s,
+        %(embedding)s, {CONTENT_TSV}, {SEARCH_TSV}, %(path_terms)s,
         %(metadata)s, %(start_line)s, %(end_line)s, %(overlap)s, %(content_hash)s)
-"""  # noqa: S608 - a constant of this module, no value
+"""  # noqa: S608 - constants, no value
 INSERT_LINK = """
 INSERT INTO note_links (source_path, target_name, kind, display_text, heading, block, property, line,
-                        occurrences, target_type)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, 'unresolved')
+                        occurrences, target_path, target_type, via)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 
 
 def store_note(
     conn: Connection,
-    note: Note,
-    file: VaultFile,
-    file_hash: str,
+    read: ReadNote,
     chunks: Sequence[Chunk],
     vectors: Sequence[np.ndarray],
-    fts_config: str,
-    parser_version: int,
     old_path: str | None = None,
 ) -> None:
     """Replace a note with all that belongs to it, in one transaction; with `old_path`, a renamed one.
 
     `vectors` has one vector a chunk. A reader sees the old note or the new one, never a mixture.
     """
-    gone = [note.file_path] if old_path is None else [note.file_path, old_path]
+    path = read.note.file_path
+    rows = [_chunk_row(read, chunk, vector) for chunk, vector in zip(chunks, vectors, strict=True)]
     with conn.transaction():
-        conn.execute(KEEP_DEPARTED, (gone,))
-        _delete_rows(conn, gone)
-        upsert_note(conn, note, file, file_hash, parser_version)
-        insert_links(conn, note)
+        _delete_rows(conn, [path], staying=[row["content_hash"] for row in rows])
+        if old_path is not None:
+            delete_notes(conn, [old_path])
+        note_id = upsert_note(conn, read)
+        insert_links(conn, read)
         with conn.cursor() as cur:
-            cur.executemany(
-                INSERT_CHUNK,
-                [
-                    _chunk_row(note, file_hash, chunk, vector, fts_config)
-                    for chunk, vector in zip(chunks, vectors, strict=True)
-                ],
-            )
+            cur.executemany(INSERT_CHUNK, rows)
+        write_postings(conn, note_id, _words_of(read, chunks))
 
 
-def _chunk_row(
-    note: Note, file_hash: str, chunk: Chunk, vector: np.ndarray, fts_config: str
-) -> dict[str, Any]:
-    return {
+def _words_of(read: ReadNote, chunks: Sequence[Chunk]) -> NoteWords:
+    note = read.note
+    return NoteWords(
+        file_path=note.file_path,
+        title=note.title,
+        aliases=note.aliases,
+        config=read.fts_config,
+        chunks=tuple(
+            ChunkWords(c.chunk_index, c.heading, format_heading_path(c.heading_path), c.content[c.overlap :])
+            for c in chunks
+        ),
+    )
+
+
+def _chunk_row(read: ReadNote, chunk: Chunk, vector: np.ndarray) -> dict[str, Any]:
+    note = read.note
+    heading_path = format_heading_path(chunk.heading_path)
+    return keyword_values(read.fts_config, note.file_path, heading_path, chunk.content) | {
         "file_path": note.file_path,
-        "file_hash": file_hash,
+        "file_hash": read.file_hash,
         "chunk_index": chunk.chunk_index,
         "heading": chunk.heading,
-        "heading_path": format_heading_path(chunk.heading_path),
-        "content": chunk.content,
+        "heading_path": heading_path,
         "embedding": vector,
-        "config": fts_config,
-        "path_terms": split_path(note.file_path),
         "metadata": Jsonb({"title": note.title, "tags": list(note.tags)}),
         "start_line": chunk.start_line,
         "end_line": chunk.end_line,
@@ -229,15 +268,14 @@ def _chunk_row(
     }
 
 
-def upsert_note(
-    conn: Connection, note: Note, file: VaultFile, file_hash: str, parser_version: int | None
-) -> None:
-    """Write the note's own row."""
-    conn.execute(
+def upsert_note(conn: Connection, read: ReadNote) -> int:
+    """Write the note's own row; return its id."""
+    note, file = read.note, read.file
+    row = conn.execute(
         UPSERT_NOTE,
         {
             "file_path": note.file_path,
-            "file_hash": file_hash,
+            "file_hash": read.file_hash,
             "title": note.title,
             "aliases": list(note.aliases),
             "tags": list(note.tags),
@@ -248,19 +286,25 @@ def upsert_note(
             "mtime_ns": file.mtime_ns,
             "ctime_ns": file.ctime_ns,
             "modified_at": _as_datetime(file.mtime_ns),
-            "parser_version": parser_version,
+            "parser_version": read.parser_version,
+            "read_at": read.read_at,
+            "fts_config": read.fts_config,
+            "keyword_version": KEYWORD_VERSION,
+            "note_date": find_note_date(note.title, note.front_matter),
         },
-    )
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
-def insert_links(conn: Connection, note: Note) -> None:
-    """Write the note's links, unresolved until the whole vault is resolved."""
+def insert_links(conn: Connection, read: ReadNote) -> None:
+    """Write the note's links with where they lead as far as is known now."""
     with conn.cursor() as cur:
         cur.executemany(
             INSERT_LINK,
             [
                 (
-                    note.file_path,
+                    read.note.file_path,
                     link.target,
                     link.kind,
                     link.display,
@@ -269,40 +313,38 @@ def insert_links(conn: Connection, note: Note) -> None:
                     link.property,
                     link.line,
                     link.count,
+                    resolution.path,
+                    resolution.target_type,
+                    resolution.via,
                 )
-                for link in note.links
+                for link, resolution in zip(read.note.links, read.resolutions, strict=True)
             ],
         )
-
-
-def split_path(file_path: str) -> str:
-    """The words of a path: `personal/golf/rotella-plan.md` -> `personal golf rotella plan`."""
-    stem = re.sub(r"\.md$", "", file_path, flags=re.IGNORECASE)
-    return " ".join(re.findall(r"[^\W_]+(?:['’][^\W_]+)*", stem))
 
 
 def delete_notes(conn: Connection, paths: Sequence[str]) -> None:
     """Remove notes with all that belongs to them, each whole, in one transaction."""
     with conn.transaction():
-        conn.execute(KEEP_DEPARTED, (list(paths),))
         _delete_rows(conn, paths)
+        ids = conn.execute("SELECT id FROM notes WHERE file_path = ANY(%s)", (list(paths),)).fetchall()
+        delete_postings(conn, [row[0] for row in ids])
         conn.execute("DELETE FROM notes WHERE file_path = ANY(%s)", (list(paths),))
 
 
-def _delete_rows(conn: Connection, paths: Sequence[str]) -> None:
+def _delete_rows(conn: Connection, paths: Sequence[str], staying: Sequence[bytes] = ()) -> None:
+    """Remove chunks and links; vectors are kept for this run but for those `staying` in the same note."""
+    conn.execute(KEEP_DEPARTED, {"paths": list(paths), "staying": list(staying)})
     conn.execute("DELETE FROM documents WHERE file_path = ANY(%s)", (list(paths),))
     conn.execute("DELETE FROM note_links WHERE source_path = ANY(%s)", (list(paths),))
-    if len(paths) > 1:
-        conn.execute("DELETE FROM notes WHERE file_path = ANY(%s)", (list(paths),))
 
 
-def touch_notes(conn: Connection, files: Iterable[VaultFile]) -> None:
+def touch_notes(conn: Connection, files: Iterable[VaultFile], read_at: datetime) -> None:
     """Record new times of notes whose bytes are the same, so that the next run need not read them."""
-    rows = [(f.size, f.mtime_ns, f.ctime_ns, _as_datetime(f.mtime_ns), f.path) for f in files]
+    rows = [(f.size, f.mtime_ns, f.ctime_ns, _as_datetime(f.mtime_ns), read_at, f.path) for f in files]
     with conn.transaction(), conn.cursor() as cur:
         cur.executemany(
-            "UPDATE notes SET size = %s, mtime_ns = %s, ctime_ns = %s, modified_at = %s,"
-            " indexed_at = clock_timestamp() WHERE file_path = %s",
+            "UPDATE notes SET size = %s, mtime_ns = %s, ctime_ns = %s, modified_at = %s, indexed_at = %s"
+            " WHERE file_path = %s",
             rows,
         )
 
@@ -316,44 +358,3 @@ def _as_datetime(nanoseconds: int) -> datetime:
 
 def _dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-# --- links -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class StoredLink:
-    """A row of note_links with what it leads to at present."""
-
-    id: int
-    source_path: str
-    target_name: str
-    kind: str
-    resolution: Resolution
-
-
-def load_links(conn: Connection) -> list[StoredLink]:
-    """All links of the index."""
-    rows = conn.execute(
-        "SELECT id, source_path, target_name, kind, target_path, target_type, via FROM note_links"
-    ).fetchall()
-    return [
-        StoredLink(link_id, source, target, kind, Resolution(path, target_type, via))
-        for link_id, source, target, kind, path, target_type, via in rows
-    ]
-
-
-def save_resolutions(conn: Connection, changed: Sequence[tuple[int, Resolution]]) -> None:
-    """Write what links lead to, in one transaction."""
-    conn.execute(
-        "UPDATE note_links AS l SET target_path = u.path, target_type = u.type, via = u.via,"
-        " updated_at = now()"
-        " FROM unnest(%s::int[], %s::text[], %s::text[], %s::text[]) AS u (id, path, type, via)"
-        " WHERE l.id = u.id",
-        (
-            [link_id for link_id, _ in changed],
-            [r.path for _, r in changed],
-            [r.target_type for _, r in changed],
-            [r.via for _, r in changed],
-        ),
-    )

@@ -11,6 +11,8 @@ from obsidian_rag.links import LinkResolver
 from obsidian_rag.models import Failure, LinkKind, Resolution, VaultFile
 from obsidian_rag.vault import VaultListing, decode, read_note_bytes, walk
 
+LATEST_NS = 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class VaultReader:
@@ -38,50 +40,77 @@ class VaultReader:
             for folder in listing.unreadable_folders
         )
 
-    def resolve(
-        self, links: Sequence[tuple[str, str, LinkKind]], aliases: Mapping[str, Sequence[str]]
-    ) -> list[Resolution]:
-        """Where links lead, each given as (target, source path, kind); each inside its own vault."""
-        resolvers = [(v.prefix, _make_resolver(v.prefix, listing, aliases)) for v, listing in self.listings]
-        found = []
-        for target, source, kind in links:
-            prefix, resolver = next((p, r) for p, r in resolvers if source.startswith(p))
-            resolution = resolver.resolve(target, source.removeprefix(prefix), kind)
-            if resolution.path is not None and prefix:
-                resolution = replace(resolution, path=prefix + resolution.path)
-            found.append(resolution)
-        return found
+    def make_resolver(self, aliases: Mapping[str, Sequence[str]]) -> VaultResolver:
+        """What tells where links lead; `aliases` by the path of their note."""
+        return VaultResolver(
+            tuple((v.prefix, _make_resolver(v.prefix, listing, aliases)) for v, listing in self.listings)
+        )
 
 
-def open_vaults(vaults: Sequence[Vault]) -> VaultReader:
-    """Walk the vaults. Raises VaultError where one is missing, or none holds a note."""
+@dataclass(frozen=True, slots=True)
+class VaultResolver:
+    """Where links lead, each inside its own vault."""
+
+    resolvers: tuple[tuple[str, LinkResolver], ...]
+
+    def resolve(self, target: str, source: str, kind: LinkKind) -> Resolution:
+        """Where a link of the note `source` leads; nowhere where its vault is not open."""
+        for prefix, resolver in self.resolvers:
+            if source.startswith(prefix):
+                resolution = resolver.resolve(target, source.removeprefix(prefix), kind)
+                if resolution.path is not None and prefix:
+                    resolution = replace(resolution, path=prefix + resolution.path)
+                return resolution
+        return Resolution(None, "unresolved")
+
+
+def open_vaults(vaults: Sequence[Vault], allow_empty: bool = False) -> VaultReader:
+    """Walk the vaults. Raises VaultError where one is missing, or where none holds a note and one must."""
     listings = tuple((vault, _walk(vault)) for vault in vaults)
     notes, failures, warnings = [], [], []
     for vault, listing in listings:
-        notes += [replace(f, path=vault.prefix + f.path) for f in listing.notes if not f.excluded]
+        notes += [_make_storable(f, vault.prefix) for f in listing.notes if not f.excluded]
         failures += [replace(f, file_path=vault.prefix + f.file_path) for f in listing.failures]
         excluded = sum(1 for f in listing.notes if f.excluded)
         if excluded:
             warnings.append(
-                f'{excluded} notes of {vault.root} are left out by its own setting "Excluded files".'
+                f'{excluded} notes of {vault.place} are left out by its own setting "Excluded files".'
             )
-    if not notes and not failures:
-        roots = ", ".join(str(vault.root) for vault in vaults)
+    if not notes and not failures and not allow_empty:
+        roots = ", ".join(vault.place for vault in vaults)
+        left_out = f" that is not left out ({' '.join(warnings)})" if warnings else " (*.md)"
         raise VaultError(
-            f"There is no note (*.md) in {roots}; nothing was changed",
+            f"There is no note{left_out} in {roots}; nothing was changed",
             "Check the path, and that the folder is mounted.",
         )
     return VaultReader(listings, tuple(notes), tuple(failures), tuple(warnings))
 
 
+def _make_storable(file: VaultFile, prefix: str) -> VaultFile:
+    """The file under its path in the index. A file system may give times beyond what a BIGINT holds."""
+    return replace(
+        file,
+        path=prefix + file.path,
+        mtime_ns=max(-LATEST_NS, min(file.mtime_ns, LATEST_NS)),
+        ctime_ns=max(-LATEST_NS, min(file.ctime_ns, LATEST_NS)),
+    )
+
+
 def _walk(vault: Vault) -> VaultListing:
-    if not vault.root.exists():
+    try:
+        vault.root.stat()
+    except FileNotFoundError as exc:
         raise VaultError(
-            f"The vault {vault.root} does not exist; nothing was changed",
+            f"The vault {vault.place} does not exist; nothing was changed",
             "Correct the path or VAULT_PATH, or mount the folder.",
-        )
+        ) from exc
+    except (OSError, ValueError) as exc:
+        raise VaultError(
+            f"The vault {vault.place} cannot be reached: {exc}; nothing was changed",
+            "Correct the path or VAULT_PATH, and check the permissions of the folders above it.",
+        ) from exc
     if not vault.root.is_dir():
-        raise VaultError(f"The vault {vault.root} is not a folder", "Name the folder that holds the notes.")
+        raise VaultError(f"The vault {vault.place} is not a folder", "Name the folder that holds the notes.")
     return walk(vault.root)
 
 

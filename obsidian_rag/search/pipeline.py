@@ -1,31 +1,25 @@
-"""From a request to an answer: retrieve, fuse, pool by note, add neighbours, say what happened."""
+"""From a request to an answer: retrieve, fuse by note, load the best chunks, add neighbours, explain."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from datetime import UTC, datetime
+from typing import Any
 
 from obsidian_rag.embedding import Vector
 from obsidian_rag.errors import EmbedderError, IndexMismatch
 from obsidian_rag.index_reader import IndexReader
 from obsidian_rag.models import Hit
 from obsidian_rag.postgres import Connection
-from obsidian_rag.search.candidates import Candidate
-from obsidian_rag.search.fusion import fuse_ranks
-from obsidian_rag.search.keyword import KeywordResult, search_keywords
+from obsidian_rag.search.dates import read_period
+from obsidian_rag.search.evidence import CreateSafety, find_evidence, judge_creation
+from obsidian_rag.search.filters import find_allowed
+from obsidian_rag.search.fusion import Fused, fuse
 from obsidian_rag.search.neighbors import add_neighbors
+from obsidian_rag.search.notices import describe_index, explain_nothing, explain_weakness
 from obsidian_rag.search.query import Intent, Mode, Request, classify_intent
-from obsidian_rag.search.vector import search_vectors
-
-CreateSafety = Literal["exists", "probable", "unknown"]
-
-# Candidates of each retriever, as a multiple of the notes wanted; chunks are asked for twice as deep, since
-# several of one note count once.
-DEPTH = 3
-CHUNK_DEPTH = 6
-# A cosine from which a neighbour is about the same thing; below it the nearest may be noise.
-HIGH_COSINE = 0.5
+from obsidian_rag.search.retrieval import Retrieved, retrieve
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +38,6 @@ class Answer:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Retrieved:
-    """The ranked lists of the retrievers, by name, and what they had to say."""
-
-    lists: dict[str, Sequence[Candidate]]
-    keyword: KeywordResult | None
-    notices: tuple[str, ...]
-
-
 def search(reader: IndexReader, request: Request) -> Answer:
     """Answer a request. Raises EmbedderError in vector mode where the query cannot be embedded, and
     DatabaseError; in hybrid mode a missing embedder is a notice.
@@ -62,7 +47,7 @@ def search(reader: IndexReader, request: Request) -> Answer:
 
 
 def _embed(reader: IndexReader, request: Request) -> tuple[Vector | None, tuple[str, ...]]:
-    if request.mode == "keyword":
+    if request.mode == "keyword" or "vector" in request.without:
         return None, ()
     try:
         return reader.embed_query(request.query), ()
@@ -73,145 +58,52 @@ def _embed(reader: IndexReader, request: Request) -> tuple[Vector | None, tuple[
 
 
 def _answer(conn: Connection, request: Request, vector: Vector | None, notices: tuple[str, ...]) -> Answer:
-    intent = classify_intent(request.query)
-    retrieved = _retrieve(conn, request, vector)
-    hits = _load_hits(conn, _fuse(retrieved)[: request.limit], retrieved, request.query)
+    allowed = find_allowed(conn, request.filters)
+    period = read_period(request.query, datetime.now(UTC).astimezone().date())
+    retrieved = retrieve(conn, request, vector, allowed, period)
+    intent = request.intent or classify_intent(request.query, bool(retrieved.names), period is not None)
+    fused = fuse(retrieved, request, intent)[: request.limit]
+    hits = _load_hits(conn, fused, retrieved)
     notices = (*notices, *retrieved.notices, *describe_index(conn))
-    if not hits:
-        notices = (*notices, *_explain_nothing(conn, request))
-    results = add_neighbors(conn, hits)
+    notices += explain_weakness(hits, retrieved) if hits else explain_nothing(conn, request, allowed)
+    results = hits if "neighbors" in request.without else add_neighbors(conn, hits)
     return Answer(request.query, request.mode, intent, tuple(results), notices, judge_creation(hits))
 
 
-def _retrieve(conn: Connection, request: Request, vector: Vector | None) -> Retrieved:
-    count = CHUNK_DEPTH * request.limit
-    lists: dict[str, Sequence[Candidate]] = {}
-    keyword = None
-    notices: tuple[str, ...] = ()
-    if vector is not None:
-        lists["vector"] = search_vectors(conn, vector, count)
-    if request.mode != "vector":
-        keyword = search_keywords(conn, request.query, count)
-        lists["keyword"] = keyword.candidates
-        if not keyword.parsed:
-            notices = ("The query has only words that are too common for the keyword search.",)
-        elif keyword.any_word and keyword.candidates:
-            notices = ("No passage holds all the words; keyword hits hold some of them.",)
-    return Retrieved(lists, keyword, notices)
-
-
-def _fuse(retrieved: Retrieved) -> list[tuple[str, float, dict[str, int]]]:
-    limit = {name: _best_by_note(found) for name, found in retrieved.lists.items()}
-    return fuse_ranks({name: list(notes) for name, notes in limit.items()})
-
-
-def _best_by_note(candidates: Sequence[Candidate]) -> dict[str, Candidate]:
-    best: dict[str, Candidate] = {}
-    for candidate in candidates:
-        best.setdefault(candidate.file_path, candidate)
-    return best
-
-
+# A note found by its name may hold no text; it is an answer all the same.
 LOAD_CHUNKS = """
-SELECT d.id, d.file_path, coalesce(n.title, d.file_path), coalesce(n.aliases, '{}'), d.heading_path,
-       d.chunk_index, d.start_line, d.end_line, d.content
-FROM documents d LEFT JOIN notes n ON n.file_path = d.file_path
-WHERE d.id = ANY(%s)
+SELECT w.file_path, coalesce(n.title, w.file_path), coalesce(d.heading_path, ''), w.chunk_index,
+       d.start_line, d.end_line, coalesce(d.content, '')
+FROM unnest(%(paths)s::text[], %(indexes)s::int[]) AS w (file_path, chunk_index)
+LEFT JOIN notes n ON n.file_path = w.file_path
+LEFT JOIN documents d ON d.file_path = w.file_path AND d.chunk_index = w.chunk_index
+WHERE n.file_path IS NOT NULL OR d.file_path IS NOT NULL
 """
 
 
-def _load_hits(
-    conn: Connection,
-    fused: Sequence[tuple[str, float, dict[str, int]]],
-    retrieved: Retrieved,
-    query: str,
-) -> list[Hit]:
-    chunks = fuse_ranks({name: [c.id for c in found] for name, found in retrieved.lists.items()})
-    paths = {c.id: c.file_path for found in retrieved.lists.values() for c in found}
-    shown: dict[str, int] = {}
-    for chunk_id, _, _ in chunks:
-        shown.setdefault(paths[chunk_id], chunk_id)
-    cosines = {c.id: c.score for c in retrieved.lists.get("vector", ())}
-    rows = conn.execute(LOAD_CHUNKS, ([shown[path] for path, _, _ in fused],)).fetchall()
-    by_path = {row[1]: row for row in rows}
+def _load_hits(conn: Connection, fused: Sequence[Fused], retrieved: Retrieved) -> list[Hit]:
+    wanted = {
+        "paths": [note.file_path for note in fused],
+        "indexes": [retrieved.best_chunk(note.file_path) for note in fused],
+    }
+    rows = {row[0]: row for row in conn.execute(LOAD_CHUNKS, wanted).fetchall()}
     hits = []
-    for path, score, ranks in fused:
-        if path not in by_path:
+    for note in fused:
+        if note.file_path not in rows:
             continue  # removed between two statements by an indexer at work
-        chunk_id, _, title, aliases, heading_path, index, start_line, end_line, content = by_path[path]
-        evidence = _find_evidence(query, title, aliases, ranks, retrieved, cosines.get(chunk_id))
+        path, title, heading_path, index, start_line, end_line, content = rows[note.file_path]
         hits.append(
             Hit(
-                path, title, heading_path, index, start_line, end_line, round(score, 6), content,
-                False, ranks, evidence,
+                file_path=path,
+                title=title,
+                heading_path=heading_path,
+                chunk_index=index,
+                start_line=start_line,
+                end_line=end_line,
+                score=round(note.score, 6),
+                content=content,
+                ranks=note.ranks,
+                evidence=find_evidence(path, retrieved),
             )
-        )  # fmt: skip
+        )
     return hits
-
-
-def _find_evidence(
-    query: str,
-    title: str,
-    aliases: Sequence[str],
-    ranks: dict[str, int],
-    retrieved: Retrieved,
-    cosine: float | None,
-) -> str:
-    asked = _fold(query)
-    if _fold(title) == asked:
-        return "exact_title"
-    if asked in map(_fold, aliases):
-        return "alias"
-    if "keyword" in ranks and retrieved.keyword and not retrieved.keyword.any_word:
-        return "keyword_exact"
-    if cosine is not None and cosine >= HIGH_COSINE:
-        return "high_vector"
-    return "keyword" if "keyword" in ranks else "weak_semantic"
-
-
-def _fold(text: str) -> str:
-    return " ".join(text.strip("\"' ").casefold().split())
-
-
-def judge_creation(hits: Sequence[Hit]) -> CreateSafety:
-    """Whether a note on the query exists, probably exists, or cannot be told to exist."""
-    evidence = {hit.evidence for hit in hits}
-    if evidence & {"exact_title", "alias"}:
-        return "exists"
-    return "probable" if evidence & {"keyword_exact", "high_vector"} else "unknown"
-
-
-INDEX_STATE = """
-SELECT r.status, r.error, extract(epoch FROM now() - coalesce(r.finished_at, r.started_at))::float8,
-       (SELECT count(*) FROM failures)
-FROM index_runs r WHERE r.status <> 'running' ORDER BY r.run_id DESC LIMIT 1
-"""
-STALE_AFTER = 7 * 24 * 3600.0  # seconds; a nightly job that has failed for a week is not working
-
-
-def describe_index(conn: Connection) -> list[str]:
-    """Notices about the index itself: the last run failed, left notes out, or was long ago."""
-    row = conn.execute(INDEX_STATE).fetchone()
-    if row is None:
-        return []
-    status, error, age, failures = row
-    notices = []
-    if status == "failed":
-        notices.append(f"The last run of the indexer failed: {error}. Newer edits may be missing.")
-    elif failures:
-        notices.append(f"{failures} notes could not be indexed; `obsidian-rag status` names them.")
-    if age > STALE_AFTER:
-        notices.append(f"The index is {age / 86400:.0f} days old. Run: obsidian-rag index")
-    return notices
-
-
-def _explain_nothing(conn: Connection, request: Request) -> list[str]:
-    row = conn.execute("SELECT EXISTS (SELECT FROM documents), EXISTS (SELECT FROM notes)").fetchone()
-    has_chunks, has_notes = row if row else (False, False)
-    if not has_notes and not has_chunks:
-        return ["The index is empty. Run: obsidian-rag index /path/to/vault"]
-    if not has_chunks:
-        return ["The notes in the index hold no text."]
-    if request.mode == "keyword":
-        return ["No note holds any of these words. Try mode=hybrid, or other words."]
-    return ["No note matches."]

@@ -2,32 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from psycopg import sql
 
 from obsidian_rag.embedding import Vector
 from obsidian_rag.postgres import Connection
-from obsidian_rag.search.candidates import Candidate
 from obsidian_rag.store import HNSW_LIMIT
 
 MOST_EF_SEARCH = 1000  # pgvector's own limit
 LEAST_EF_SEARCH = 100  # recall of the HNSW graph; pgvector's 40 loses neighbours
+# Up to so many notes a filter's rest is read whole and ordered exactly: faster than an index scan that has
+# to skip nearly everything, and it cannot come back short.
+READ_WHOLE = 2000
 
 # `distance` must be the very expression the index was made on, or the whole table is read.
 NEAREST = sql.SQL("""
-SELECT id, file_path, chunk_index, 1 - ({distance}) AS cosine
+SELECT file_path, chunk_index, 1 - ({distance}) AS cosine
 FROM documents ORDER BY {distance} LIMIT %(count)s
+""")
+NEAREST_ALLOWED = sql.SQL("""
+SELECT d.file_path, d.chunk_index, 1 - ({distance}) AS cosine
+FROM documents d
+WHERE d.file_path IN (SELECT n.file_path FROM notes n WHERE n.id = ANY(%(allowed)s))
+ORDER BY {distance} LIMIT %(count)s
+""")
+NEAREST_READ_WHOLE = sql.SQL("""
+WITH allowed AS MATERIALIZED (
+    SELECT d.file_path, d.chunk_index, d.embedding
+    FROM notes n JOIN documents d USING (file_path) WHERE n.id = ANY(%(allowed)s))
+SELECT file_path, chunk_index, 1 - ({distance}) AS cosine
+FROM allowed ORDER BY {distance} LIMIT %(count)s
+""")
+BEST_OF_NOTES = sql.SQL("""
+SELECT DISTINCT ON (file_path) file_path, chunk_index, 1 - ({distance}) AS cosine
+FROM documents WHERE file_path = ANY(%(paths)s)
+ORDER BY file_path, {distance}, chunk_index
 """)
 DISTANCE = sql.SQL("embedding <=> %(vector)s")
 HALFVEC_DISTANCE = sql.SQL("embedding::halfvec({n}) <=> %(vector)s::halfvec({n})")
 
 
-def search_vectors(conn: Connection, vector: Vector, count: int) -> list[Candidate]:
-    """The `count` nearest chunks, best first; `Candidate.score` is the cosine."""
-    dimensions = len(vector)
-    distance = HALFVEC_DISTANCE.format(n=sql.Literal(dimensions)) if dimensions > HNSW_LIMIT else DISTANCE
+@dataclass(frozen=True, slots=True)
+class VectorHit:
+    """A note's nearest chunk; `cosine` lies in [-1, 1]."""
+
+    file_path: str
+    chunk_index: int
+    cosine: float
+
+
+def search_vectors(
+    conn: Connection, vector: Vector, count: int, allowed: Sequence[int] | None = None
+) -> list[VectorHit]:
+    """The notes of the `count` nearest chunks, each once, best first, within the note ids `allowed`."""
+    if allowed is None:
+        statement = NEAREST
+    else:
+        statement = NEAREST_READ_WHOLE if len(allowed) <= READ_WHOLE else NEAREST_ALLOWED
+    values = {"vector": vector, "count": count, "allowed": None if allowed is None else list(allowed)}
     with conn.transaction():
         ef_search = min(max(count, LEAST_EF_SEARCH), MOST_EF_SEARCH)
         conn.execute("SELECT set_config('hnsw.ef_search', %s, true)", (str(ef_search),))
-        rows = conn.execute(NEAREST.format(distance=distance), {"vector": vector, "count": count}).fetchall()
-    # The scan is allowed to hand over neighbours in nearly the right order; ties go by path.
-    return sorted((Candidate(*row) for row in rows), key=lambda c: (-c.score, c.file_path, c.chunk_index))
+        rows = conn.execute(statement.format(distance=_distance(vector)), values).fetchall()
+    # The scan may hand over neighbours in nearly the right order; ties go by path.
+    hits = sorted((VectorHit(*row) for row in rows), key=lambda h: (-h.cosine, h.file_path, h.chunk_index))
+    return list({hit.file_path: hit for hit in reversed(hits)}.values())[::-1]
+
+
+def find_cosines(conn: Connection, vector: Vector, paths: Sequence[str]) -> list[VectorHit]:
+    """The nearest chunk of each of these notes."""
+    if not paths:
+        return []
+    statement = BEST_OF_NOTES.format(distance=_distance(vector))
+    rows = conn.execute(statement, {"vector": vector, "paths": list(paths)}).fetchall()
+    return [VectorHit(*row) for row in rows]
+
+
+def _distance(vector: Vector) -> sql.Composable:
+    if len(vector) > HNSW_LIMIT:
+        return HALFVEC_DISTANCE.format(n=sql.Literal(len(vector)))
+    return DISTANCE

@@ -1,0 +1,127 @@
+"""Text -> the words that keyword search counts, the same for notes and queries.
+
+PostgreSQL stems and drops stop words; this module decides what a word is before it does:
+
+- diacritics are folded (`café` -> `cafe`), in Latin and Greek only: `й` and `が` are letters of their own;
+- scripts without spaces become overlapping pairs of characters (`日本語` -> `日本 本語`), beside them each
+  ideograph and each longer katakana word as a term of its own;
+- identifiers (`docker-compose.yml`, `snake_case`, `CamelCase`, `192.168.1.10`, `C++`) are found by part and
+  whole: their parts are words, the whole is a term of its own that no stemmer touches.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import regex
+
+LONGEST_TERM = 120  # characters; a longer run (a data URL, a key) is found by its parts only
+
+# Han, kana, Hangul and the scripts of mainland South-East Asia are written without spaces, or, as Hangul,
+# with endings joined to words; pairs of characters serve all of them (Lucene's CJKAnalyzer does the same).
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
+_RUN = regex.compile(rf"(?V1)[{_UNSPACED}][{_UNSPACED}\p{{M}}]*|[[\p{{L}}\p{{N}}\p{{M}}]--[{_UNSPACED}]]+")
+_IS_UNSPACED = regex.compile(rf"[{_UNSPACED}]")
+# Letters and digits joined by the signs that occur inside names of things, or followed by + or #.
+_COMPOUND = regex.compile(
+    r"[\p{L}\p{N}_]+(?:(?:://|[-._/\\:@#+&=?~%])[\p{L}\p{N}_]+)+(?:\+\+|\#)?|\p{L}[\p{L}\p{N}]*(?:\+\+|\#)"
+)
+_PIECES = regex.compile(r"://|[/\\:@#&=?~%]")
+_IDEOGRAPH = regex.compile(r"\p{Han}")
+_KATAKANA_WORD = regex.compile(r"[\p{Katakana}ー]{3,}")
+# Pairs of hiragana alone are nearly always endings and particles: stop words of a query that has others.
+_HIRAGANA = regex.compile(r"\p{Hiragana}+")
+_CAMEL = regex.compile(r"(?<=\p{Ll})(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})")
+_CAMEL_WORD = regex.compile(r"\p{L}*\p{Ll}\p{Lu}[\p{L}\p{N}]*")
+# Letters that no decomposition folds.
+_SPECIAL = {
+    "ß": "ss", "ẞ": "SS", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ø": "o", "Ø": "O", "đ": "d", "Đ": "D",
+    "ł": "l", "Ł": "L", "ħ": "h", "Ħ": "H", "ı": "i", "ð": "d", "Ð": "D", "þ": "th", "Þ": "Th", "ŧ": "t",
+    "ё": "е", "Ё": "Е",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The words of a text, in order and separated by spaces for PostgreSQL's parser, and the terms that go
+    beside it as they are: wholes of identifiers, ideographs, katakana words, folded and in lower case.
+    """
+
+    words: str
+    wholes: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """The words in lower case: equal for two spellings of one name."""
+        return self.words.lower()
+
+
+def analyze(text: str) -> Terms:
+    """Words and wholes of a text. Linear in its length."""
+    folded = fold(text)
+    wholes: dict[str, None] = {}
+    for match in _COMPOUND.finditer(folded):
+        wholes.update(dict.fromkeys(_list_wholes(match.group())))
+    for match in _CAMEL_WORD.finditer(folded):
+        if len(match.group()) <= LONGEST_TERM:
+            wholes[match.group().lower()] = None
+    if _IS_UNSPACED.search(folded):
+        wholes.update(dict.fromkeys(_IDEOGRAPH.findall(folded)))
+        wholes.update(dict.fromkeys(w for w in _KATAKANA_WORD.findall(folded) if len(w) <= LONGEST_TERM))
+    words = " ".join(word for run in _RUN.findall(_CAMEL.sub(" ", folded)) for word in _split_run(run))
+    return Terms(words, tuple(wholes))
+
+
+def analyze_query(text: str) -> Terms:
+    """Words and wholes of a query: as `analyze`, without pairs of hiragana where there are other terms."""
+    terms = analyze(text)
+    kept = [word for word in terms.words.split(" ") if not _HIRAGANA.fullmatch(word)]
+    return Terms(" ".join(kept), terms.wholes) if kept or terms.wholes else terms
+
+
+def strip_extension(file_path: str) -> str:
+    """A note's path without `.md`, for its words."""
+    return file_path[:-3] if file_path.lower().endswith(".md") else file_path
+
+
+def list_trigrams(key: str) -> list[str]:
+    """The trigrams of a key's words, each padded as pg_trgm pads it: two blanks before, one after."""
+    padded = [f"  {word} " for word in key.split()]
+    return sorted({word[at : at + 3] for word in padded for at in range(len(word) - 2)})
+
+
+def fold(text: str) -> str:
+    """Text in compatibility form without the diacritics of Latin and Greek."""
+    return unicodedata.normalize("NFKC", text).translate(_folding())
+
+
+@cache
+def _folding() -> dict[int, str]:
+    table = {ord(letter): plain for letter, plain in _SPECIAL.items()}
+    ranges = ((0x00C0, 0x0250), (0x0370, 0x0400), (0x1E00, 0x2000))
+    for code in (code for first, last in ranges for code in range(first, last)):
+        decomposed = unicodedata.normalize("NFD", chr(code))
+        if len(decomposed) > 1:
+            table.setdefault(code, "".join(c for c in decomposed if not unicodedata.combining(c)))
+    table.update(dict.fromkeys(range(0x0300, 0x0370), ""))
+    return table
+
+
+def _list_wholes(compound: str) -> Iterator[str]:
+    """`bob@example.com/a` -> itself, `example.com`: a piece that is itself compound is a name too."""
+    for piece in (compound, *_PIECES.split(compound)):
+        if 1 < len(piece) <= LONGEST_TERM and not piece.isalnum():
+            yield piece.lower().strip("._-")
+
+
+def _split_run(run: str) -> Iterator[str]:
+    if not _IS_UNSPACED.search(run):
+        yield run
+        return
+    if len(run) == 1:
+        yield run
+    for at in range(len(run) - 1):
+        yield run[at : at + 2]

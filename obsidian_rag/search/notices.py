@@ -1,0 +1,65 @@
+"""What an answer must say of itself: a stale or failed index, a weak match, and why nothing was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from obsidian_rag.models import Hit
+from obsidian_rag.postgres import Connection
+from obsidian_rag.search.evidence import CERTAIN, STRONG
+from obsidian_rag.search.query import Request
+from obsidian_rag.search.retrieval import Retrieved
+
+INDEX_STATE = """
+SELECT r.status, r.error, extract(epoch FROM now() - coalesce(r.finished_at, r.started_at))::float8,
+       (SELECT count(*) FROM failures)
+FROM index_runs r WHERE r.status <> 'running' ORDER BY r.run_id DESC LIMIT 1
+"""
+STALE_AFTER = 7 * 24 * 3600.0  # seconds; a nightly job that has failed for a week is not working
+
+
+def describe_index(conn: Connection) -> tuple[str, ...]:
+    """Notices about the index itself: the last run failed, left notes out, or was long ago."""
+    row = conn.execute(INDEX_STATE).fetchone()
+    if row is None:
+        return ()
+    status, error, age, failures = row
+    notices = []
+    if status == "failed":
+        notices.append(f"The last run of the indexer failed: {error}. Newer edits may be missing.")
+    elif failures:
+        notices.append(f"{failures} notes could not be indexed; `obsidian-rag status` names them.")
+    if age > STALE_AFTER:
+        notices.append(f"The index is {age / 86400:.0f} days old. Run: obsidian-rag index")
+    return tuple(notices)
+
+
+def explain_weakness(hits: Sequence[Hit], retrieved: Retrieved) -> tuple[str, ...]:
+    """A notice where nothing found is clearly about the query."""
+    if any(hit.evidence in CERTAIN | STRONG for hit in hits):
+        return ()
+    if any(hit.evidence in ("fuzzy_title", "date") for hit in hits):
+        return ()
+    best = max((hit.score for hit in retrieved.keyword.hits), default=0.0)
+    if best >= SURE_WORDS:
+        return ()
+    return ("No note clearly answers this: these are only the nearest. The vault may hold nothing on it.",)
+
+
+def explain_nothing(conn: Connection, request: Request, allowed: Sequence[int] | None) -> tuple[str, ...]:
+    """Why an answer is empty: no index, no text, a filter that nothing passes, or truly no match."""
+    row = conn.execute("SELECT EXISTS (SELECT FROM documents), EXISTS (SELECT FROM notes)").fetchone()
+    has_chunks, has_notes = row if row else (False, False)
+    if not has_notes and not has_chunks:
+        return ("The index is empty. Run: obsidian-rag index /path/to/vault",)
+    if allowed == []:
+        return ("No note passes the filters. Leave one out.",)
+    if not has_chunks:
+        return ("The notes in the index hold no text.",)
+    if request.mode == "keyword":
+        return ("No note holds any of these words. Try mode=hybrid, or other words.",)
+    return ("No note matches.",)
+
+
+# Share of a query's information that the words of the best note must hold for it to count as an answer.
+SURE_WORDS = 0.35

@@ -1,0 +1,113 @@
+"""Run the retrievers of a request and keep what each of them found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from obsidian_rag.embedding import Vector
+from obsidian_rag.postgres import Connection
+from obsidian_rag.search.dates import Period
+from obsidian_rag.search.keyword import KeywordResult, search_keywords
+from obsidian_rag.search.names import NameHit, search_names, search_similar_names
+from obsidian_rag.search.query import Request
+from obsidian_rag.search.vector import VectorHit, find_cosines, search_vectors
+
+# Notes asked of each retriever, as a multiple of the notes wanted; chunks are asked for twice as deep, since
+# several of one note count once.
+DEPTH = 3
+CHUNK_DEPTH = 6
+
+FUSION_G = "SELECT fusion_g FROM index_settings"
+# The notes of a period: those about its very days first, then those only changed in it.
+DATED = """
+SELECT file_path FROM notes n
+WHERE coalesce(note_date, modified_at::date) BETWEEN %(first)s AND %(last)s
+    AND (%(allowed)s::int[] IS NULL OR n.id = ANY(%(allowed)s::int[]))
+ORDER BY note_date IS NULL, coalesce(note_date, modified_at::date) DESC, file_path LIMIT 1000
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """What the retrievers found, each best first. `cosines` and `keywords` also hold notes that only the
+    other of the two listed. `g` is how far vectors are trusted, None where it was not measured.
+    """
+
+    vector: Sequence[VectorHit]
+    keyword: KeywordResult
+    names: Sequence[NameHit]
+    dated: Sequence[str]
+    cosines: dict[str, VectorHit]
+    g: float | None
+    has_vector: bool
+    notices: tuple[str, ...]
+
+    def best_chunk(self, file_path: str) -> int:
+        """The chunk of a note to show: that with most of the words, else the nearest, else the first."""
+        found = next((h for h in self.keyword.hits if h.file_path == file_path), None)
+        near = self.cosines.get(file_path)
+        if found and near and found.matched < self.keyword.words / 2:
+            return near.chunk_index
+        return found.chunk_index if found else near.chunk_index if near else 0
+
+
+def retrieve(
+    conn: Connection,
+    request: Request,
+    vector: Vector | None,
+    allowed: Sequence[int] | None,
+    period: Period | None,
+) -> Retrieved:
+    """Run the retrievers of the request's mode within the note ids `allowed`."""
+    count = DEPTH * request.limit
+    vector_hits = [] if vector is None else search_vectors(conn, vector, 2 * count, allowed)[:count]
+    keyword, names = KeywordResult((), 0), []
+    if request.mode != "vector":
+        also = [hit.file_path for hit in vector_hits]
+        if "keyword" not in request.without:
+            keyword = search_keywords(conn, request.query, count, allowed=allowed, also=also)
+        if "names" not in request.without:
+            names = _find_names(conn, request.query, count, keyword, allowed)
+    dated = _find_dated(conn, period, allowed) if period and "dates" not in request.without else []
+    cosines = {hit.file_path: hit for hit in vector_hits}
+    if vector is not None and request.mode == "hybrid":
+        others = [hit.file_path for hit in keyword.hits if hit.file_path not in cosines]
+        cosines |= {hit.file_path: hit for hit in find_cosines(conn, vector, others)}
+    row = conn.execute(FUSION_G).fetchone()
+    return Retrieved(
+        vector_hits,
+        keyword,
+        names,
+        dated,
+        cosines,
+        row[0] if row else None,
+        vector is not None,
+        _describe(keyword, request),
+    )
+
+
+def _find_names(
+    conn: Connection, query: str, count: int, keyword: KeywordResult, allowed: Sequence[int] | None
+) -> list[NameHit]:
+    found = search_names(conn, query, count, keyword.words, allowed)
+    if found or not keyword.unknown:
+        return found
+    return search_similar_names(conn, query, keyword.unknown, count, allowed)
+
+
+def _find_dated(conn: Connection, period: Period, allowed: Sequence[int] | None) -> list[str]:
+    values = {
+        "first": period.first,
+        "last": period.last,
+        "allowed": None if allowed is None else list(allowed),
+    }
+    return [row[0] for row in conn.execute(DATED, values).fetchall()]
+
+
+def _describe(keyword: KeywordResult, request: Request) -> tuple[str, ...]:
+    if keyword.loosened and keyword.hits:
+        return ("No passage holds the query as written; these hold its quotes, or some of its words.",)
+    if keyword.unknown and request.mode != "vector":
+        return (f"Not found anywhere: {', '.join(keyword.unknown)}.",)
+    return ()
