@@ -86,7 +86,9 @@ CREATE TABLE index_settings (
     fts_config TEXT NOT NULL,                   -- text search configuration of the words
     updated_at TIMESTAMPTZ NOT NULL DEFAULT now(),
     fusion_g REAL,                              -- how far vectors are trusted beside words, from 0 to 1
-    fusion_chunks BIGINT                        -- chunks in the index when that was measured
+    fusion_chunks BIGINT,                       -- chunks in the index when that was measured
+    cosine_mean REAL,                           -- of questions and chunks that have nothing to do with them
+    cosine_spread REAL                          -- standard deviation of the same
 );
 
 -- How often a term occurs in a chunk, with all that BM25 needs of it: read by index-only scans.

@@ -44,3 +44,5 @@ INSERT INTO keyword_stats DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 ALTER TABLE index_settings ADD COLUMN IF NOT EXISTS fusion_g REAL;
 ALTER TABLE index_settings ADD COLUMN IF NOT EXISTS fusion_chunks BIGINT;
+ALTER TABLE index_settings ADD COLUMN IF NOT EXISTS cosine_mean REAL;
+ALTER TABLE index_settings ADD COLUMN IF NOT EXISTS cosine_spread REAL;

@@ -165,15 +165,16 @@ def _calibrate(run: Run) -> None:
     if not calibration.needs_measuring(chunks, measured_at):
         return
     try:
-        measured = calibration.measure_g(run.conn, provenance.use_embedder(run).embed_query)
+        measured = calibration.measure(run.conn, provenance.use_embedder(run).embed_query)
     except EmbedderError as exc:
         run.warn(f"How words and vectors are weighed could not be measured: {exc}")
         return
     if measured is not None:
-        g, texts = measured
-        ledger.save_calibration(run.conn, g, chunks)
-        run.count(chunks_embedded=texts)
-        run.progress.say(f"Weighed words and vectors with {texts} sentences of the notes: g = {g}.")
+        ledger.save_calibration(run.conn, measured, chunks)
+        run.count(chunks_embedded=measured.questions)
+        run.progress.say(
+            f"Weighed words and vectors with {measured.questions} sentences of the notes: g = {measured.g}."
+        )
 
 
 def _make_plan(reader: VaultReader, progress: Progress, state: IndexState, options: Options) -> Plan:

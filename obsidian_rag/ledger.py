@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from psycopg.types.json import Jsonb
 
 from obsidian_rag.embedding import EmbeddingModel
-from obsidian_rag.models import Failure, RunReport, make_storable
+from obsidian_rag.models import Calibration, Failure, RunReport, make_storable
 from obsidian_rag.postgres import Connection
 
 INDEXER_LOCK = 7_266_531_205
@@ -80,9 +80,12 @@ def load_calibration(conn: Connection) -> tuple[int, int | None]:
     return (int(row[0] or 0), row[1]) if row else (0, None)
 
 
-def save_calibration(conn: Connection, g: float, chunks: int) -> None:
-    """Record `g` as measured with an index of so many chunks."""
-    conn.execute("UPDATE index_settings SET fusion_g = %s, fusion_chunks = %s", (g, chunks))
+def save_calibration(conn: Connection, measured: Calibration, chunks: int) -> None:
+    """Record what was measured with an index of so many chunks."""
+    conn.execute(
+        "UPDATE index_settings SET fusion_g = %s, cosine_mean = %s, cosine_spread = %s, fusion_chunks = %s",
+        (measured.g, measured.cosine_mean, measured.cosine_spread, chunks),
+    )
 
 
 def start_run(conn: Connection) -> int:

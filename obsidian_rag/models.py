@@ -177,6 +177,18 @@ class Hit:
     evidence: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was measured of an index: `g` in [0, 1], how far vectors are trusted beside words; mean and
+    standard deviation of the cosine of a question and a chunk of another; how many questions were embedded.
+    """
+
+    g: float
+    cosine_mean: float
+    cosine_spread: float
+    questions: int = 0
+
+
 def make_storable(text: str) -> str:
     """Text without what PostgreSQL cannot hold. The words of a library's error may contain anything."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")

@@ -1,9 +1,12 @@
 """How far the vectors of an index are to be trusted beside its words, measured without labels.
 
 The first words of a chunk's own sentence are a question whose answer is known. Both retrievers look for the
-chunks of about 200 such questions among up to 2,000 chunks; `g = min(1, MRR of the vectors / MRR of the
-words)`. A model that does not know the notes' language cannot find even these, and its vectors then hardly
-count. Eight words are about as long as what people ask; whole sentences are so easy that a weak model passes.
+chunks of about 200 such questions among up to 2,000 chunks. With r = MRR of the vectors / MRR of the words,
+`g = (r - FLOOR) / (1 - FLOOR)`, kept in [LEAST_G, 1]. A model that does not know the notes' language finds a
+few of these by signs they have in common; FLOOR is about what that is worth. Eight words are about as long as
+what people ask; whole sentences are so easy that a weak model passes.
+
+The same cosines tell how near to a question a chunk is that has nothing to do with it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 
 from obsidian_rag.analysis import analyze_query
 from obsidian_rag.embedding import Vector
+from obsidian_rag.models import Calibration
 from obsidian_rag.postgres import Connection
 from obsidian_rag.search.keyword import K1, B
 from obsidian_rag.store import as_array
@@ -28,7 +32,8 @@ POOL = 2000
 LEAST_CHUNKS = 100  # under which the measurement is noise
 LEAST_WORDS, MOST_WORDS = 5, 8  # of a sentence; a script without spaces counts characters
 REMEASURE = 1.5  # times the chunks of the last measurement, more or fewer
-UNMEASURED_G = 0.5
+FLOOR = 0.1
+LEAST_G = 0.05
 
 SAMPLE_CHUNKS = """
 SELECT n.id, d.chunk_index, d.content, d.embedding, n.fts_config
@@ -56,8 +61,8 @@ def needs_measuring(chunks: int, measured_at: int | None) -> bool:
     return measured_at is None or not measured_at / REMEASURE <= chunks <= measured_at * REMEASURE
 
 
-def measure_g(conn: Connection, embed_query: Callable[[str], Vector]) -> tuple[float, int] | None:
-    """`g` and the number of queries embedded for it; None where the notes hold too few sentences.
+def measure(conn: Connection, embed_query: Callable[[str], Vector]) -> Calibration | None:
+    """Measure an index; None where its notes hold too few sentences.
 
     The choice of chunks is the same for the same index. Raises EmbedderError.
     """
@@ -72,8 +77,9 @@ def measure_g(conn: Connection, embed_query: Callable[[str], Vector]) -> tuple[f
     by_vector = np.stack([vectors @ embed_query(sentence) for _, sentence in questions])
     by_words = _score_words(conn, rows, questions)
     targets = [i for i, _ in questions]
-    g = _mean_reciprocal_rank(by_vector, targets) / _mean_reciprocal_rank(by_words, targets)
-    return min(1.0, round(float(g), 3)), len(questions)
+    ratio = _mean_reciprocal_rank(by_vector, targets) / _mean_reciprocal_rank(by_words, targets)
+    g = min(1.0, max(LEAST_G, (ratio - FLOOR) / (1 - FLOOR)))
+    return Calibration(round(g, 3), float(by_vector.mean()), float(by_vector.std()), len(questions))
 
 
 def _pick_sentence(content: str, chance: random.Random) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from obsidian_rag.search.calibration import UNMEASURED_G
 from obsidian_rag.search.query import Intent, Request
 from obsidian_rag.search.retrieval import Retrieved
 
@@ -67,7 +66,7 @@ def fuse(retrieved: Retrieved, request: Request, intent: Intent) -> list[Fused]:
 
 def rank_calibrated(retrieved: Retrieved) -> list[str]:
     """Notes by `g * cosine + 1.2 * BM25 / I`, where BM25 / I lies in [0, 1) and g in [0, 1] is measured."""
-    g = UNMEASURED_G if retrieved.g is None else retrieved.g
+    g = retrieved.calibration.g
     words = {hit.file_path: hit.score for hit in retrieved.keyword.hits}
     lowest = min((hit.cosine for hit in retrieved.cosines.values()), default=0.0)
     scores = {

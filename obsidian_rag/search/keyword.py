@@ -9,7 +9,7 @@ query's idf it lies in [0, 1), which makes it comparable between queries.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from obsidian_rag.analysis import analyze_query
@@ -111,18 +111,24 @@ WITH term AS (
                / (h.tf + %(k1)s * (1 - %(b)s + %(b)s * h.length / t.note_mean))) AS score
     FROM note_hit h JOIN word w USING (word) CROSS JOIN total t GROUP BY h.note_id
 ), ranked AS (
-    SELECT n.file_path, b.chunk_index, b.matched,
+    SELECT b.note_id, b.chunk_index, b.matched,
            (1 - %(share)s) * b.score / w.chunk_idf + %(share)s * note.score / w.note_idf AS score
-    FROM best b JOIN note USING (note_id) JOIN notes n ON n.id = b.note_id CROSS JOIN whole w
+    FROM best b JOIN note USING (note_id) CROSS JOIN whole w
     WHERE %(allowed)s::int[] IS NULL OR b.note_id = ANY(%(allowed)s::int[])
 ), kept AS (
-    (SELECT * FROM ranked ORDER BY score DESC, file_path LIMIT %(count)s)
+    (SELECT * FROM ranked ORDER BY score DESC, note_id LIMIT %(count)s)
     UNION
-    SELECT * FROM ranked WHERE file_path = ANY(%(also)s::text[])
+    SELECT * FROM ranked
+    WHERE note_id IN (SELECT n.id FROM notes n WHERE n.file_path = ANY(%(also)s::text[]))
 )
-SELECT file_path, chunk_index, score, matched,
+SELECT n.file_path, k.chunk_index, k.score, k.matched,
        (SELECT coalesce(array_agg(word), '{}') FROM word WHERE df = 0)
-FROM kept ORDER BY score DESC, file_path
+FROM kept k JOIN notes n ON n.id = k.note_id ORDER BY k.score DESC, n.file_path
+"""
+# Asked only where no note may answer: the words may well be in notes that filters or quotes leave out.
+UNKNOWN = """
+SELECT place FROM unnest(%(words)s::int[], %(lexemes)s::text[]) AS t (place, lexeme)
+GROUP BY place HAVING NOT bool_or(EXISTS (SELECT FROM postings p WHERE p.lexeme = t.lexeme)) ORDER BY place
 """
 STRICT = """
 SELECT n.id, d.chunk_index
@@ -155,24 +161,40 @@ def search_keywords(
     *,
     allowed: Sequence[int] | None = None,
     also: Sequence[str] = (),
+    without: Collection[str] = (),
 ) -> KeywordResult:
     """The `count` best notes for a query, and those in `also` that hold any of its words.
 
     Quoted phrases, OR and -words mean what websearch_to_tsquery takes them for; other words are ranked, and
-    none of them is required. `allowed` are note ids to stay within.
+    none of them is required. `allowed` are note ids to stay within. `without` names parts to leave out for a
+    measurement: `compounds`, and `note`, the share of the whole note in the score.
     """
-    configs = [row[0] for row in conn.execute(CONFIGS).fetchall()] or ["simple"]
+    configs = _list_configs(conn)
     operators = read_operators(query)
-    words, raw = _read_words(conn, configs, operators.scored if operators else query)
+    words, raw = _read_words(conn, configs, operators.scored if operators else query, without)
     strict, loosened = _find_strict(conn, configs, operators)
     if not words:
         hits = _list_strict(conn, strict, count, allowed) or _match_literally(conn, query, count, allowed)
         return KeywordResult(hits, 0)
-    hits, unknown = _score(conn, words, strict, count, allowed, also)
+    share = 0.0 if "note" in without else NOTE_SHARE
+    hits, unknown = _score(conn, words, strict, count, allowed, also, share)
     return KeywordResult(hits, len(raw), tuple(raw[i] for i in unknown if i in raw), loosened)
 
 
-def _read_words(conn: Connection, configs: Sequence[str], text: str) -> tuple[list[Word], dict[int, str]]:
+def read_words(conn: Connection, query: str) -> dict[str, Word]:
+    """The words that a query is looked for by, by their raw spelling; parts and wholes are left out."""
+    operators = read_operators(query)
+    words, raw = _read_words(conn, _list_configs(conn), operators.scored if operators else query, ())
+    return {spelled: words[place] for place, spelled in raw.items()}
+
+
+def _list_configs(conn: Connection) -> list[str]:
+    return [row[0] for row in conn.execute(CONFIGS).fetchall()] or ["simple"]
+
+
+def _read_words(
+    conn: Connection, configs: Sequence[str], text: str, without: Collection[str]
+) -> tuple[list[Word], dict[int, str]]:
     """The words to look for, and the raw spelling of each by its place among them."""
     terms = analyze_query(text)
     spelled = terms.words.split()
@@ -188,7 +210,8 @@ def _read_words(conn: Connection, configs: Sequence[str], text: str) -> tuple[li
     words = [Word(tuple(dict.fromkeys(lexemes))) for _, lexemes in chosen]
     raw = {i: spelled[p - 1] for i, (p, _) in enumerate(chosen) if p <= len(spelled)}
     words += [Word((whole,), optional=True) for whole in terms.wholes]
-    for parts in split_compounds(conn, configs, raw).values():
+    compounds = {} if "compounds" in without else split_compounds(conn, configs, raw)
+    for parts in compounds.values():
         words += [Word((part,), PART_WEIGHT, optional=True) for part in parts]
     return words, raw
 
@@ -219,6 +242,7 @@ def _score(
     count: int,
     allowed: Sequence[int] | None,
     also: Sequence[str],
+    share: float,
 ) -> tuple[tuple[KeywordHit, ...], list[int]]:
     lexemes = [(lexeme, i) for i, word in enumerate(words) for lexeme in word.lexemes]
     rows = conn.execute(
@@ -231,7 +255,7 @@ def _score(
             "optional": [word.optional for word in words],
             "k1": K1,
             "b": B,
-            "share": NOTE_SHARE,
+            "share": share,
             "strict": None if strict is None else [note for note, _ in strict],
             "strict_chunks": None if strict is None else [chunk for _, chunk in strict],
             "allowed": None if allowed is None else list(allowed),
@@ -239,8 +263,12 @@ def _score(
             "count": count,
         },
     ).fetchall()
-    unknown = [i for i in rows[0][4] if not words[i].optional] if rows else list(range(len(words)))
-    return tuple(KeywordHit(*row[:4]) for row in rows), unknown
+    if rows:
+        nowhere = rows[0][4]
+    else:
+        asked = {"words": [i for _, i in lexemes], "lexemes": [lexeme for lexeme, _ in lexemes]}
+        nowhere = [row[0] for row in conn.execute(UNKNOWN, asked).fetchall()]
+    return tuple(KeywordHit(*row[:4]) for row in rows), [i for i in nowhere if not words[i].optional]
 
 
 def _list_strict(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from obsidian_rag.models import Hit
 from obsidian_rag.postgres import Connection
-from obsidian_rag.search.evidence import CERTAIN, STRONG
+from obsidian_rag.search.evidence import CERTAIN, STRONG, is_sure
 from obsidian_rag.search.query import Request
 from obsidian_rag.search.retrieval import Retrieved
 
@@ -40,8 +40,7 @@ def explain_weakness(hits: Sequence[Hit], retrieved: Retrieved) -> tuple[str, ..
         return ()
     if any(hit.evidence in ("fuzzy_title", "date") for hit in hits):
         return ()
-    best = max((hit.score for hit in retrieved.keyword.hits), default=0.0)
-    if best >= SURE_WORDS:
+    if is_sure(retrieved):
         return ()
     return ("No note clearly answers this: these are only the nearest. The vault may hold nothing on it.",)
 
@@ -59,7 +58,3 @@ def explain_nothing(conn: Connection, request: Request, allowed: Sequence[int] |
     if request.mode == "keyword":
         return ("No note holds any of these words. Try mode=hybrid, or other words.",)
     return ("No note matches.",)
-
-
-# Share of a query's information that the words of the best note must hold for it to count as an answer.
-SURE_WORDS = 0.35

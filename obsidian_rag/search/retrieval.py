@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from obsidian_rag.embedding import Vector
+from obsidian_rag.models import Calibration
 from obsidian_rag.postgres import Connection
 from obsidian_rag.search.dates import Period
 from obsidian_rag.search.keyword import KeywordResult, search_keywords
@@ -18,7 +19,11 @@ from obsidian_rag.search.vector import VectorHit, find_cosines, search_vectors
 DEPTH = 3
 CHUNK_DEPTH = 6
 
-FUSION_G = "SELECT fusion_g FROM index_settings"
+CALIBRATION = """
+SELECT fusion_g, cosine_mean, cosine_spread FROM index_settings WHERE fusion_g IS NOT NULL
+"""
+# Of an index too small to be measured: half trust, and the cosines of the bundled model.
+UNMEASURED = Calibration(g=0.5, cosine_mean=0.2, cosine_spread=0.1)
 # The notes of a period: those about its very days first, then those only changed in it.
 DATED = """
 SELECT file_path FROM notes n
@@ -31,7 +36,7 @@ ORDER BY note_date IS NULL, coalesce(note_date, modified_at::date) DESC, file_pa
 @dataclass(frozen=True, slots=True)
 class Retrieved:
     """What the retrievers found, each best first. `cosines` and `keywords` also hold notes that only the
-    other of the two listed. `g` is how far vectors are trusted, None where it was not measured.
+    other of the two listed.
     """
 
     vector: Sequence[VectorHit]
@@ -39,7 +44,7 @@ class Retrieved:
     names: Sequence[NameHit]
     dated: Sequence[str]
     cosines: dict[str, VectorHit]
-    g: float | None
+    calibration: Calibration
     has_vector: bool
     notices: tuple[str, ...]
 
@@ -66,37 +71,41 @@ def retrieve(
     if request.mode != "vector":
         also = [hit.file_path for hit in vector_hits]
         if "keyword" not in request.without:
-            keyword = search_keywords(conn, request.query, count, allowed=allowed, also=also)
+            keyword = search_keywords(
+                conn, request.query, count, allowed=allowed, also=also, without=request.without
+            )
         if "names" not in request.without:
-            names = _find_names(conn, request.query, count, keyword, allowed)
-    dated = _find_dated(conn, period, allowed) if period and "dates" not in request.without else []
+            names = find_names(conn, request.query, count, keyword, allowed)
+    dated = find_dated(conn, period, allowed) if period and "dates" not in request.without else []
     cosines = {hit.file_path: hit for hit in vector_hits}
     if vector is not None and request.mode == "hybrid":
         others = [hit.file_path for hit in keyword.hits if hit.file_path not in cosines]
         cosines |= {hit.file_path: hit for hit in find_cosines(conn, vector, others)}
-    row = conn.execute(FUSION_G).fetchone()
+    row = conn.execute(CALIBRATION).fetchone()
     return Retrieved(
         vector_hits,
         keyword,
         names,
         dated,
         cosines,
-        row[0] if row else None,
+        Calibration(*row) if row else UNMEASURED,
         vector is not None,
         _describe(keyword, request),
     )
 
 
-def _find_names(
+def find_names(
     conn: Connection, query: str, count: int, keyword: KeywordResult, allowed: Sequence[int] | None
 ) -> list[NameHit]:
+    """Notes named by the query; with a slip of the pen only where exact matching has nothing."""
     found = search_names(conn, query, count, keyword.words, allowed)
     if found or not keyword.unknown:
         return found
     return search_similar_names(conn, query, keyword.unknown, count, allowed)
 
 
-def _find_dated(conn: Connection, period: Period, allowed: Sequence[int] | None) -> list[str]:
+def find_dated(conn: Connection, period: Period, allowed: Sequence[int] | None) -> list[str]:
+    """The notes of a period, those about its days first."""
     values = {
         "first": period.first,
         "last": period.last,
