@@ -5,11 +5,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: demo test check clean
 
+# The path reaches the program through the shell's environment, whatever signs it holds.
 demo: $(VENV)/installed
-	$(BIN)/python -m obsidian_rag demo $(if $(VAULT),"$(VAULT)")
+	@$(BIN)/python -m obsidian_rag demo $${VAULT:+"$$VAULT"}
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest
@@ -20,16 +22,17 @@ check: $(VENV)/installed-test
 	$(BIN)/python -m mypy
 
 $(VENV)/installed: pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
-	  rm -rf $(VENV); \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or later is needed. Name it: make demo PYTHON=python3.12"; exit 2; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); \
 	  echo "No virtual environment could be made. On Debian: apt install python3-venv"; exit 2; }
 	@echo "Installing into $(VENV) …"
-	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[embedded]"
+	$(PIP) install --editable ".[embedded]"
 	@touch $@
 
-$(VENV)/installed-test: $(VENV)/installed pyproject.toml
+$(VENV)/installed-test: $(VENV)/installed
 	@echo "Installing what the tests need …"
-	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[embedded,test]"
+	$(PIP) install --editable ".[embedded,test]"
 	@touch $@
 
 clean:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
+import unicodedata
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -11,19 +14,25 @@ from obsidian_rag.errors import NoteNotFound, QueryError
 from obsidian_rag.postgres import Connection
 
 NEAREST = 5
+LONGEST_PATH = 4096  # characters; no file system takes a longer one
+NAME_A_NOTE = "Name a note by its path, as a search result gives it."
+EMPTY = ("The index is empty", "Run: obsidian-rag index /path/to/vault")
 
-# A path as people write it: exact, without .md, in another case, its end, or the note's title.
+_WIKILINK = re.compile(r"!?\[\[([^\]|#]+)[^\]]*\]\]")
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+# A path as people write it: exact, without .md, in another case or Unicode form, its end, or a title.
 FIND = """
 SELECT file_path, CASE
     WHEN file_path = %(asked)s THEN 0
     WHEN file_path = %(asked)s || '.md' THEN 1
-    WHEN lower(file_path) IN (lower(%(asked)s), lower(%(asked)s) || '.md') THEN 2
-    WHEN right(lower(file_path), length(%(asked)s) + 1) = '/' || lower(%(asked)s) THEN 3
-    WHEN right(lower(file_path), length(%(asked)s) + 4) = '/' || lower(%(asked)s) || '.md' THEN 3
-    WHEN lower(title) = lower(%(asked)s) THEN 4
-    WHEN lower(%(asked)s) = ANY (SELECT lower(alias) FROM unnest(aliases) AS alias) THEN 5
+    WHEN folded IN (%(folded)s, %(folded)s || '.md') THEN 2
+    WHEN right(folded, length(%(folded)s) + 1) = '/' || %(folded)s THEN 3
+    WHEN right(folded, length(%(folded)s) + 4) = '/' || %(folded)s || '.md' THEN 3
+    WHEN lower(normalize(title)) = %(folded)s THEN 4
+    WHEN %(folded)s = ANY (SELECT lower(normalize(alias)) FROM unnest(aliases) AS alias) THEN 5
     END AS closeness
-FROM notes
+FROM (SELECT file_path, lower(normalize(file_path)) AS folded, title, aliases FROM notes) AS n
 """
 FIND_CLOSEST = f"""
 SELECT file_path FROM (
@@ -62,14 +71,25 @@ class Topic:
     chunks: int
 
 
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The folders of an index; `notices` says why there are none."""
+
+    topics: tuple[Topic, ...]
+    notices: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `topics --json` prints and the tool returns."""
+        return asdict(self)
+
+
 def find_note(conn: Connection, file_path: str) -> str:
     """The path in the index that is meant. Raises NoteNotFound with the nearest paths, also where several
-    notes are meant equally.
+    notes are meant equally, and QueryError for what cannot be a path.
     """
-    asked = file_path.strip().replace("\x00", "").removeprefix("./").strip("/")
-    if not asked:
-        raise QueryError("file_path is empty", "Name a note, as in a search result.")
-    found = [row[0] for row in conn.execute(FIND_CLOSEST, {"asked": asked}).fetchall()]
+    asked = _clean_path(file_path)
+    folded = unicodedata.normalize("NFC", asked).lower()
+    found = [row[0] for row in conn.execute(FIND_CLOSEST, {"asked": asked, "folded": folded}).fetchall()]
     if len(found) == 1:
         return str(found[0])
     if found:
@@ -78,20 +98,40 @@ def find_note(conn: Connection, file_path: str) -> str:
             "Use one of these paths: " + ", ".join(found),
             tuple(found),
         )
-    nearest = _find_nearest(conn, asked)
-    mend = "Nearest paths: " + ", ".join(nearest) if nearest else "Run: obsidian-rag topics"
+    paths = [row[0] for row in conn.execute("SELECT file_path FROM notes ORDER BY file_path").fetchall()]
+    if not paths:
+        raise NoteNotFound(f"No note {file_path!r}: {EMPTY[0]}", EMPTY[1])
+    nearest = find_nearest(asked, paths)
+    mend = f"Nearest paths: {', '.join(nearest)}" if nearest else "Look for it with a search."
     raise NoteNotFound(f"No note {file_path!r} in the index", mend, nearest)
 
 
-def _find_nearest(conn: Connection, asked: str) -> tuple[str, ...]:
-    paths = [row[0] for row in conn.execute("SELECT file_path FROM notes ORDER BY file_path").fetchall()]
+def _clean_path(file_path: str) -> str:
+    if len(file_path) > LONGEST_PATH:
+        raise QueryError(
+            f"file_path has {len(file_path)} characters, at most {LONGEST_PATH} can be a path", NAME_A_NOTE
+        )
+    if _UNSTORABLE.search(file_path):
+        raise QueryError(f"file_path is {file_path!r}, with a character that no path holds", NAME_A_NOTE)
+    asked = file_path.strip()
+    if link := _WIKILINK.fullmatch(asked):
+        asked = link.group(1).strip()
+    asked = asked.removeprefix("./").strip("/")
+    if not asked:
+        raise QueryError("file_path is empty", NAME_A_NOTE)
+    return asked
+
+
+def find_nearest(asked: str, paths: Sequence[str]) -> tuple[str, ...]:
+    """The paths most like one that does not exist: one name inside the other, then names that look alike."""
     stem = _stem(asked)
     by_stem: dict[str, list[str]] = {}
     for path in paths:
         by_stem.setdefault(_stem(path), []).append(path)
-    inside = [p for s, found in by_stem.items() if stem in s for p in found]
-    close = difflib.get_close_matches(stem, by_stem, n=NEAREST, cutoff=0.5)
-    ranked = dict.fromkeys([*(p for s in close for p in by_stem[s]), *inside])
+    same = [s for s in by_stem if s == stem]
+    inside = sorted((s for s in by_stem if len(s) > 2 and (s in stem or stem in s)), key=len)
+    close = difflib.get_close_matches(stem, by_stem, n=NEAREST, cutoff=0.6)
+    ranked = dict.fromkeys(path for s in (*same, *close[:2], *inside, *close) for path in by_stem[s])
     return tuple(list(ranked)[:NEAREST])
 
 
@@ -111,18 +151,23 @@ def load_note(conn: Connection, file_path: str) -> StoredText:
     return StoredText(row[0], row[1], row[2], tuple(row[3]), tuple(row[4]), row[5], row[6])
 
 
+# Of several vaults each path starts with the vault's name; the folders below it are the topics.
 TOPICS = """
-SELECT CASE WHEN n.file_path LIKE '%/%' THEN split_part(n.file_path, '/', 1) ELSE '' END AS topic,
-       count(*), coalesce(sum(d.chunks), 0)::int
-FROM notes n
-LEFT JOIN (SELECT file_path, count(*) AS chunks FROM documents GROUP BY file_path) AS d USING (file_path)
+WITH levels AS (
+    SELECT CASE WHEN (SELECT cardinality(vaults) FROM index_settings) > 1 THEN 2 ELSE 1 END AS n),
+folders AS (
+    SELECT file_path, string_to_array(regexp_replace(file_path, '/?[^/]*$', ''), '/') AS names FROM notes),
+chunks AS (SELECT file_path, count(*) AS chunks FROM documents GROUP BY file_path)
+SELECT array_to_string(names[:levels.n], '/') AS topic, count(*), coalesce(sum(chunks), 0)::int
+FROM folders CROSS JOIN levels LEFT JOIN chunks USING (file_path)
 GROUP BY topic ORDER BY topic
 """
 
 
-def list_topics(conn: Connection) -> list[Topic]:
+def list_topics(conn: Connection) -> Topics:
     """The top-level folders with their notes and chunks."""
-    return [Topic(*row) for row in conn.execute(TOPICS).fetchall()]
+    topics = tuple(Topic(*row) for row in conn.execute(TOPICS).fetchall())
+    return Topics(topics, () if topics else (". ".join(EMPTY),))
 
 
 STATUS = """
@@ -134,7 +179,10 @@ SELECT (SELECT count(*) FROM notes), (SELECT count(*) FROM documents),
        (SELECT to_jsonb(r) - 'report' FROM index_runs r WHERE status IN ('ok', 'partial')
         ORDER BY run_id DESC LIMIT 1),
        (SELECT coalesce(jsonb_agg(to_jsonb(f)), '[]') FROM failures f),
-       pg_database_size(current_database())
+       pg_database_size(current_database()),
+       (SELECT to_jsonb(k) - 'only_row' FROM keyword_stats k),
+       (SELECT coalesce(jsonb_object_agg(fts_config, n), '{}') FROM (
+            SELECT coalesce(fts_config, 'none') AS fts_config, count(*) AS n FROM notes GROUP BY 1) AS c)
 """
 
 
@@ -144,6 +192,6 @@ def load_status(conn: Connection) -> dict[str, Any]:
     assert row is not None
     names = (
         "notes", "chunks", "links", "broken_links", "settings", "last_run", "last_good_run", "failures",
-        "database_bytes",
+        "database_bytes", "keywords", "languages",
     )  # fmt: skip
     return dict(zip(names, row, strict=True))

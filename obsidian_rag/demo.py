@@ -7,9 +7,10 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from obsidian_rag.config import Settings, Vault
+from obsidian_rag.config import FUSIONS, Settings, Vault, mask_password
 from obsidian_rag.errors import SettingsError
 from obsidian_rag.graph import walk_graph
 from obsidian_rag.index_reader import IndexReader
@@ -17,15 +18,12 @@ from obsidian_rag.indexing import Options, run_indexer
 from obsidian_rag.migrate import sql_folder
 from obsidian_rag.postgres import Connection
 from obsidian_rag.progress import open_progress
-from obsidian_rag.render import render_graph, render_report
+from obsidian_rag.render import fit_graph, render_graph, render_report
 from obsidian_rag.search.pipeline import Answer, search
 from obsidian_rag.search.query import Mode, make_request
 
 SHOWN = 3  # results of each question
-# Settings that an agent's server needs as well, where the person set them.
-PASSED_ON = (
-    "DATABASE_URL", "OBSIDIAN_RAG_DATA", "OLLAMA_URL", "EMBED_MODEL", "EMBEDDER", "FTS_CONFIG",
-)  # fmt: skip
+GRAPH_BUDGET = 2_000  # characters, about 30 links
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class Tour:
     """What to ask a vault, and the note at which to enter its graph."""
 
     questions: tuple[tuple[Mode, str], ...]
-    entrance: str
+    entrance: str | None
 
 
 EXAMPLE_TOUR = Tour(
@@ -68,8 +66,10 @@ def run_demo(settings: Settings) -> int:
         for mode, question in tour.questions:
             _title(f"{mode}: {question}")
             print(_summarize(search(reader, make_request(question, mode))))
-        _title("The link graph")
-        print(render_graph(reader.run(lambda conn: walk_graph(conn, tour.entrance, 2))))
+        if tour.entrance is not None:
+            _title("The link graph")
+            graph = reader.run(partial(walk_graph, file_path=tour.entrance, depth=2))
+            print(render_graph(fit_graph(graph, GRAPH_BUDGET)))
     finally:
         reader.close()
     _title("Next")
@@ -88,9 +88,8 @@ def example_vault() -> Path:
 def _make_tour(conn: Connection) -> Tour:
     hubs = conn.execute(HUBS).fetchall()
     modes: Sequence[Mode] = ("hybrid", "keyword", "vector")
-    titles = [title for title, _ in hubs] or ["notes"]
-    questions = tuple((mode, titles[i % len(titles)]) for i, mode in enumerate(modes))
-    return Tour(questions, hubs[0][1])
+    questions = tuple((mode, title) for mode, (title, _) in zip(modes, hubs, strict=False))
+    return Tour(questions, hubs[0][1] if hubs else None)
 
 
 def _title(text: str) -> None:
@@ -110,22 +109,51 @@ def _summarize(answer: Answer) -> str:
 
 def describe_next_steps(settings: Settings, own: bool) -> str:
     """The line that connects Claude Code to this index, and the one that indexes the reader's own vault."""
-    program = shlex.quote(_program())
+    program = _program()
     lines = ["Connect Claude Code to this index:", f"  {connect_line(settings, program)}"]
-    if not own:
-        lines += ["Index your own vault:", f"  {program} index /path/to/your/vault"]
-    else:
+    lines += [
+        f"  ({name} is taken from your shell, its password is not shown here.)" for name in _hidden(settings)
+    ]
+    if own:
         lines += ["Index it again after edits, or from cron:", f"  {program} index {_vault_path(settings)}"]
+    else:
+        lines += [
+            "Index your own vault, then connect it with its path as VAULT_PATH:",
+            f"  {program} index /path/to/your/vault",
+        ]
     return "\n".join(lines)
 
 
 def connect_line(settings: Settings, program: str) -> str:
-    """The shell line that registers the server; values of settings come from the shell, not from here."""
-    passed = "".join(f' -e {name}="${name}"' for name in PASSED_ON if name in settings.from_environment)
-    return (
-        f"claude mcp add --scope user obsidian-rag -e VAULT_PATH={_vault_path(settings)}{passed}"
-        f" -- {program} serve"
-    )
+    """The shell line that registers the server with all it needs, wherever it will be started.
+
+    A value with a password is left to the shell to fill in.
+    """
+    hidden = _hidden(settings)
+    given = {"VAULT_PATH": os.pathsep.join(str(vault.root) for vault in settings.vaults)}
+    given |= {name: value for name, value in _values(settings).items() if value is not None}
+    passed = [
+        f'-e {name}="${name}"' if name in hidden else f"-e {shlex.quote(f'{name}={value}')}"
+        for name, value in given.items()
+    ]
+    return f"claude mcp add --scope user obsidian-rag {' '.join(passed)} -- {program} serve"
+
+
+def _values(settings: Settings) -> dict[str, str | None]:
+    """What an agent's server needs beside the vault; None where nothing was set."""
+    return {
+        "DATABASE_URL": settings.database_url,
+        "OBSIDIAN_RAG_DATA": str(settings.data_dir) if settings.data_dir else None,
+        "OLLAMA_URL": settings.ollama_url if settings.ollama_url_is_set else None,
+        "EMBED_MODEL": settings.embed_model,
+        "EMBEDDER": settings.embedder if settings.embedder != "auto" else None,
+        "FTS_CONFIG": settings.fts_config,
+        "SEARCH_FUSION": settings.search_fusion if settings.search_fusion != FUSIONS[0] else None,
+    }
+
+
+def _hidden(settings: Settings) -> list[str]:
+    return [name for name, value in _values(settings).items() if value and mask_password(value) != value]
 
 
 def _vault_path(settings: Settings) -> str:
@@ -133,5 +161,8 @@ def _vault_path(settings: Settings) -> str:
 
 
 def _program() -> str:
+    """How this program is called from any folder, for a shell."""
     beside = Path(sys.executable).with_name("obsidian-rag")
-    return str(beside) if beside.exists() else sys.argv[0]
+    if beside.exists():
+        return shlex.quote(str(beside))
+    return f"{shlex.quote(sys.executable)} -m obsidian_rag"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from obsidian_rag.catalog import find_note
 from obsidian_rag.errors import QueryError
+from obsidian_rag.front_matter import find_body
 from obsidian_rag.postgres import Connection
 
 MOST_HOPS = 3
 PREVIEW_LENGTH = 500  # characters
+BEGINNING = 20_000  # characters of a note among which its properties end, but for rare ones
 
 Direction = Literal["out", "in"]
 
@@ -28,7 +30,7 @@ FROM (
 WHERE neighbor <> ALL(%(seen)s)
 ORDER BY neighbor, direction DESC, source, line
 """
-PREVIEWS = "SELECT file_path, left(content, %s) FROM notes WHERE file_path = ANY(%s)"
+BEGINNINGS = "SELECT file_path, left(content, %s) FROM notes WHERE file_path = ANY(%s)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +47,25 @@ class GraphEdge:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The neighbourhood of a note: each note once, at its shortest distance."""
+    """The neighbourhood of a note: each note once, at its shortest distance, nearest first.
+
+    `hops` counts the notes at each distance, also where a shortened answer leaves some out of `edges`.
+    """
 
     file_path: str
     depth: int
     edges: tuple[GraphEdge, ...]
+    hops: tuple[int, ...]
+    notices: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """How many notes there are at all distances."""
+        return sum(self.hops)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `graph --json` prints and the tool returns."""
-        return asdict(self)
+        return asdict(self) | {"total": self.total}
 
 
 def walk_graph(conn: Connection, file_path: str, depth: int = 1, include_content: bool = False) -> Graph:
@@ -64,20 +76,22 @@ def walk_graph(conn: Connection, file_path: str, depth: int = 1, include_content
     if not 1 <= depth <= MOST_HOPS:
         raise QueryError(f"depth is {depth}", f"Use a number from 1 to {MOST_HOPS}.")
     start = find_note(conn, file_path)
-    seen, frontier, edges = [start], [start], []
+    seen, frontier, edges, hops = [start], [start], [], []
     for hop in range(1, depth + 1):
         rows = conn.execute(STEP, {"frontier": frontier, "seen": seen}).fetchall()
+        if not rows:
+            break
         edges += [
             GraphEdge(row[0], hop, row[1], row[2], format_link(*row[3:]))
             for row in sorted(rows, key=lambda row: (row[1] != "out", row[0]))
         ]
+        hops.append(len(rows))
         frontier = [row[0] for row in rows]
         seen += frontier
-        if not frontier:
-            break
+    notices = () if edges else ("No note links here, and this note links to none that exists.",)
     if include_content:
         edges = _add_previews(conn, edges)
-    return Graph(start, depth, tuple(edges))
+    return Graph(start, depth, tuple(edges), tuple(hops), notices)
 
 
 def format_link(
@@ -93,8 +107,10 @@ def format_link(
 
 def _add_previews(conn: Connection, edges: Sequence[GraphEdge]) -> list[GraphEdge]:
     paths = [edge.file_path for edge in edges]
-    previews = dict(conn.execute(PREVIEWS, (PREVIEW_LENGTH, paths)).fetchall())
-    return [
-        GraphEdge(e.file_path, e.hop, e.direction, e.from_path, e.via, previews.get(e.file_path, ""))
-        for e in edges
-    ]
+    beginnings = dict(conn.execute(BEGINNINGS, (BEGINNING, paths)).fetchall())
+    return [replace(e, preview=make_preview(beginnings.get(e.file_path, ""))) for e in edges]
+
+
+def make_preview(text: str) -> str:
+    """The first characters of a note's text, without its properties: they would fill the preview."""
+    return text[find_body(text) :].lstrip()[:PREVIEW_LENGTH]

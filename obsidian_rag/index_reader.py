@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
-import psycopg
+from psycopg.pq import TransactionStatus
 
 from obsidian_rag import ledger, store
 from obsidian_rag.config import Settings
-from obsidian_rag.embedding import Embedder, Vector, open_embedder
+from obsidian_rag.embedding import Embedder, EmbeddingModel, Vector, open_embedder
 from obsidian_rag.errors import DatabaseUnavailable, IndexMismatch
 from obsidian_rag.migrate import check_schema
 from obsidian_rag.postgres import Connection, connect, locate, mapped_errors
@@ -34,60 +35,71 @@ class IndexReader:
         self._settings = settings
         self._say = say
         self._idle: deque[Connection] = deque()
-        self._conninfo: str | None = None
+        self._conninfo = ""
         self._embedder: Embedder | None = None
+        self._embedder_for: EmbeddingModel | None = None
         self._embedder_lock = threading.Lock()
         self._query_vectors: OrderedDict[str, Vector] = OrderedDict()
 
+    @property
+    def search_fusion(self) -> str:
+        """How hybrid search joins its lists, as the settings say."""
+        return self._settings.search_fusion
+
     def run(self, work: Callable[[Connection], Result]) -> Result:
-        """Do `work` with a connection; once more with a new one where the connection proves to be dead.
+        """Do `work` with a connection; once more with a new one where its connection is lost meanwhile.
 
         Raises DatabaseError kinds with their mend.
         """
+        conn = self._take_connection()
         try:
-            return self._run_once(work)
-        except DatabaseUnavailable as exc:
-            if not isinstance(exc.__cause__, psycopg.OperationalError | psycopg.InterfaceError):
+            with mapped_errors(self._conninfo):
+                return work(conn)
+        except DatabaseUnavailable:
+            if not conn.broken:
                 raise
-            self._forget_connections()
-            return self._run_once(work)
+        finally:
+            self._give_back(conn)
+        self._forget_connections()  # what ended this one, a restart most likely, ended the others too
+        conn = self._take_connection()
+        try:
+            with mapped_errors(self._conninfo):
+                return work(conn)
+        finally:
+            self._give_back(conn)
 
     def embed_query(self, text: str) -> Vector:
-        """The query's vector, from memory where it was asked before. Raises EmbedderError, IndexMismatch."""
+        """The query's vector, from memory where it was asked before.
+
+        Raises EmbedderError, and IndexMismatch where the index holds no vectors, or others than the
+        settings ask for.
+        """
+        recorded, dimensions = self.run(_read_model)
+        if recorded is None:
+            raise IndexMismatch("The index holds no vectors yet", "Run: obsidian-rag index /path/to/vault")
         with self._embedder_lock:
+            if self._embedder is None or self._embedder_for != recorded:
+                self._close_embedder()  # the index was embedded anew, by another model
+                self._embedder = self._open_embedder(recorded, dimensions)
+                self._embedder_for = recorded
+            embedder = self._embedder
             known = self._query_vectors.get(text)
             if known is not None:
                 self._query_vectors.move_to_end(text)
                 return known
-            if self._embedder is None:
-                self._embedder = self._open_embedder()
-            embedder = self._embedder
         vector = embedder.embed_query(text)
         with self._embedder_lock:
-            self._query_vectors[text] = vector
-            if len(self._query_vectors) > REMEMBERED_QUERIES:
-                self._query_vectors.popitem(last=False)
+            if embedder is self._embedder:
+                self._query_vectors[text] = vector
+                if len(self._query_vectors) > REMEMBERED_QUERIES:
+                    self._query_vectors.popitem(last=False)
         return vector
 
     def close(self) -> None:
-        """Close connections and the embedder."""
+        """Close connections and the embedder; a later use opens them again."""
         self._forget_connections()
-        if self._embedder is not None:
-            self._embedder.close()
-
-    def _run_once(self, work: Callable[[Connection], Result]) -> Result:
-        conn = self._take_connection()
-        try:
-            with mapped_errors(self._conninfo or ""):
-                result = work(conn)
-        except BaseException:
-            conn.close()
-            raise
-        if len(self._idle) < IDLE_CONNECTIONS:
-            self._idle.append(conn)
-        else:
-            conn.close()
-        return result
+        with self._embedder_lock:
+            self._close_embedder()
 
     def _take_connection(self) -> Connection:
         while self._idle:
@@ -100,19 +112,27 @@ class IndexReader:
         self._conninfo = locate(self._settings)
         conn = connect(self._conninfo, read_only=True)
         try:
-            check_schema(conn)
-            conn.execute("SELECT set_config('statement_timeout', %s, false)", (STATEMENT_TIMEOUT,))
+            with mapped_errors(self._conninfo):
+                check_schema(conn)
+                conn.execute("SELECT set_config('statement_timeout', %s, false)", (STATEMENT_TIMEOUT,))
         except BaseException:
             conn.close()
             raise
         return conn
 
-    def _forget_connections(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+    def _give_back(self, conn: Connection) -> None:
+        is_fit = conn.info.transaction_status is TransactionStatus.IDLE
+        if is_fit and len(self._idle) < IDLE_CONNECTIONS:
+            self._idle.append(conn)
+        else:
+            conn.close()
 
-    def _open_embedder(self) -> Embedder:
-        recorded, dimensions = self.run(_read_model)
+    def _forget_connections(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+    def _open_embedder(self, recorded: EmbeddingModel, dimensions: int) -> Embedder:
         embedder = open_embedder(
             embedder=self._settings.embedder,
             model=self._settings.embed_model,
@@ -130,6 +150,12 @@ class IndexReader:
             )
         return embedder
 
+    def _close_embedder(self) -> None:
+        if self._embedder is not None:
+            self._embedder.close()
+        self._embedder = None
+        self._query_vectors.clear()
 
-def _read_model(conn: Connection) -> tuple[ledger.EmbeddingModel | None, int]:
+
+def _read_model(conn: Connection) -> tuple[EmbeddingModel | None, int]:
     return ledger.recorded_model(ledger.load_settings_row(conn)), store.vector_dimensions(conn)

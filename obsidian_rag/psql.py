@@ -4,39 +4,44 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from obsidian_rag.config import Settings
 from obsidian_rag.errors import SettingsError
 from obsidian_rag.postgres import locate
 
-# psql takes these from its environment, where a password does not show in the list of processes.
-VARIABLES = {
-    "host": "PGHOST",
-    "hostaddr": "PGHOSTADDR",
-    "port": "PGPORT",
-    "user": "PGUSER",
-    "password": "PGPASSWORD",
-    "dbname": "PGDATABASE",
-    "sslmode": "PGSSLMODE",
-    "sslrootcert": "PGSSLROOTCERT",
-    "sslcert": "PGSSLCERT",
-    "sslkey": "PGSSLKEY",
-    "options": "PGOPTIONS",
-    "passfile": "PGPASSFILE",
-    "service": "PGSERVICE",
-}
-
 
 def run_psql(settings: Settings, arguments: Sequence[str]) -> int:
-    """Run psql and return its exit code. Raises SettingsError where there is no psql."""
-    conninfo = conninfo_to_dict(locate(settings))
-    environment = dict(os.environ)
-    environment |= {name: str(conninfo[key]) for key, name in VARIABLES.items() if key in conninfo}
-    return subprocess.run([_find_psql(), *arguments], env=environment, check=False).returncode
+    """Run psql on the index and return its exit code, 128 + number where a signal ended it.
+
+    Raises SettingsError where there is no psql, or no index.
+    """
+    conninfo = locate(settings)
+    program = _find_psql()
+    environment = {**os.environ, **connection_variables(conninfo)}
+    # Ctrl-C is psql's own: it ends the statement, not the session. (A handler is not inherited.)
+    previous = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        code = subprocess.run([program, *arguments], env=environment, check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    return code if code >= 0 else 128 - code
+
+
+def connection_variables(conninfo: str) -> dict[str, str]:
+    """A conninfo as libpq's environment variables, where a password does not show among the processes."""
+    given = conninfo_to_dict(conninfo)
+    variables = {}
+    for option in Conninfo.get_defaults():
+        value = given.get(option.keyword.decode())
+        if option.envvar and value is not None:
+            variables[option.envvar.decode()] = str(value)
+    return variables
 
 
 def _find_psql() -> str:

@@ -3,42 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from obsidian_rag.catalog import StoredText, Topic
+from obsidian_rag.catalog import StoredText, Topics
 from obsidian_rag.graph import Graph, GraphEdge
 from obsidian_rag.models import Hit, RunReport
-from obsidian_rag.search.pipeline import Answer
 
-SEARCH_BUDGET = 16_000  # characters, about 4,000 tokens: what an agent reads without crowding its context
+if TYPE_CHECKING:
+    from obsidian_rag.search.pipeline import Answer
+
+BUDGET = 16_000  # characters, about 4,000 tokens: what an agent reads without crowding its context
 
 
-def render_answer(answer: Answer, budget: int = SEARCH_BUDGET) -> str:
-    """A search answer. Neighbours give way first, then the text of the last hits; their places stay named."""
+def fit_answer(answer: Answer, budget: int = BUDGET) -> Answer:
+    """A search answer of at most about `budget` characters; what was left out is among its notices.
+
+    Neighbours give way first, then the text of the last hits, whose places stay named.
+    """
+    if sum(map(_measure_hit, answer.results)) <= budget:
+        return answer
+    kept: dict[int, Hit] = {}
+    used = texts = neighbors = 0
+    for place, hit in enumerate(answer.results):
+        if hit.neighbor:
+            continue
+        if used + _measure_hit(hit) > budget:
+            hit = replace(hit, content="")
+            texts += 1
+        kept[place] = hit
+        used += _measure_hit(hit)
+    for place, hit in enumerate(answer.results):
+        if not hit.neighbor:
+            continue
+        if used + _measure_hit(hit) <= budget:
+            kept[place] = hit
+            used += _measure_hit(hit)
+        else:
+            neighbors += 1
+    left_out = [f"the text of {texts} results"] * (texts > 0) + [f"{neighbors} neighbors"] * (neighbors > 0)
+    notice = (
+        f"Left out to keep this short: {' and '.join(left_out)}. Read a note with get_note, or ask with a"
+        " smaller limit."
+    )
+    results = tuple(kept[place] for place in sorted(kept))
+    return replace(answer, results=results, notices=(*answer.notices, notice))
+
+
+def render_answer(answer: Answer, budget: int = BUDGET) -> str:
+    """A search answer within its budget."""
+    answer = fit_answer(answer, budget)
     found = sum(1 for hit in answer.results if not hit.neighbor)
     head = [f"# {found} results for: {answer.query}" if found else f"# Nothing found for: {answer.query}"]
     head += [f"> {notice}" for notice in answer.notices]
-    used = sum(map(len, head))
-    body: list[str] = []
-    left_out = 0
-    for number, hit in _number(answer.results):
-        full = _render_hit(number, hit)
-        if used + len(full) <= budget:
-            body.append(full)
-        elif hit.neighbor:
-            left_out += 1
-            continue
-        else:
-            body.append(f"{_hit_title(number, hit)}\n(text left out)")
-            left_out += 1
-        used += len(body[-1])
-    tail = []
-    if left_out:
-        tail.append(
-            f"{left_out} passages were left out to keep this short: ask with a smaller limit, or read a note"
-            " with get_note."
-        )
-    return "\n\n".join(["\n".join(head), *body, *tail])
+    return "\n\n".join(["\n".join(head), *(_render_hit(n, hit) for n, hit in _number(answer.results))])
+
+
+def _measure_hit(hit: Hit) -> int:
+    return len(_render_hit(0, hit))
 
 
 def _number(hits: Sequence[Hit]) -> list[tuple[int, Hit]]:
@@ -59,36 +81,55 @@ def _hit_title(number: int, hit: Hit) -> str:
 
 
 def _render_hit(number: int, hit: Hit) -> str:
-    return f"{_hit_title(number, hit)}\n\n{hit.content.strip()}"
+    return f"{_hit_title(number, hit)}\n\n{hit.content.strip() or '(text left out)'}"
+
+
+def fit_graph(graph: Graph, budget: int = BUDGET) -> Graph:
+    """A neighbourhood of at most about `budget` characters, the nearest notes first."""
+    used, kept = 0, 0
+    for edge in graph.edges:
+        used += len(_render_edge(edge)) + 1
+        if used > budget:
+            break
+        kept += 1
+    if kept == len(graph.edges):
+        return graph
+    shorter = [
+        *(["a smaller depth"] if graph.edges[-1].hop > 1 else []),
+        *(["include_content=false"] if graph.edges[0].preview is not None else []),
+    ]
+    advice = f"Ask with {' or '.join(shorter)}" if shorter else "Ask from one of the notes shown"
+    notice = f"Left out to keep this short: {len(graph.edges) - kept} of {graph.total} links. {advice}."
+    return replace(graph, edges=graph.edges[:kept], notices=(*graph.notices, notice))
 
 
 def render_graph(graph: Graph) -> str:
     """The neighbourhood of a note, hop by hop."""
-    parts = [f"# Wikilink Graph: {graph.file_path}"]
-    hops = max((edge.hop for edge in graph.edges), default=0)
-    for hop in range(1, hops + 1):
-        edges = [edge for edge in graph.edges if edge.hop == hop]
-        parts.append(f"## Hop {hop} ({len(edges)} links)")
-        parts += map(_render_edge, edges)
-    if not graph.edges:
-        parts.append("No note links here, and this note links to none.")
-    parts += ["", f"Total: {len(graph.edges)} links across {hops} hops"]
-    return "\n".join(parts)
+    lines = [f"# Wikilink Graph: {graph.file_path}"]
+    for hop, count in enumerate(graph.hops, 1):
+        lines.append(f"## Hop {hop} ({count} links)")
+        lines += [_render_edge(edge) for edge in graph.edges if edge.hop == hop]
+    lines += [f"> {notice}" for notice in graph.notices]
+    lines.append(f"Total: {graph.total} links across {len(graph.hops)} hops")
+    return "\n".join(lines)
 
 
 def _render_edge(edge: GraphEdge) -> str:
     line = f"- {'→' if edge.direction == 'out' else '←'} {edge.file_path} (via {edge.via})"
-    if edge.preview is None:
-        return line
-    preview = " ".join(edge.preview.split())
+    preview = " ".join((edge.preview or "").split())
     return f"{line}\n  {preview}" if preview else line
 
 
-def render_topics(topics: Sequence[Topic]) -> str:
+def render_topics(topics: Topics) -> str:
     """The top-level folders."""
-    notes, chunks = sum(t.notes for t in topics), sum(t.chunks for t in topics)
-    lines = [f"- {t.name + '/' if t.name else '(root)'}: {t.notes} notes, {t.chunks} chunks" for t in topics]
-    return "\n".join([f"# Topics: {len(topics)} folders, {notes} notes, {chunks} chunks", *lines])
+    notes, chunks = sum(t.notes for t in topics.topics), sum(t.chunks for t in topics.topics)
+    lines = [f"# Topics: {len(topics.topics)} folders, {notes} notes, {chunks} chunks"]
+    lines += [f"> {notice}" for notice in topics.notices]
+    lines += [
+        f"- {topic.name + '/' if topic.name else '(root)'}: {topic.notes} notes, {topic.chunks} chunks"
+        for topic in topics.topics
+    ]
+    return "\n".join(lines)
 
 
 def render_note(note: StoredText) -> str:
@@ -122,6 +163,21 @@ def render_report(report: RunReport, dry_run: bool = False) -> str:
     return "\n".join(lines)
 
 
+def _render_weights(status: Mapping[str, Any]) -> list[str]:
+    """What search weighs words and vectors by."""
+    settings, words = status["settings"] or {}, status["keywords"] or {}
+    lines = []
+    if words.get("chunks"):
+        languages = ", ".join(f"{name} {n}" for name, n in sorted(status["languages"].items()))
+        lines.append(
+            f"Words:    {words['notes']} notes of {words['note_length'] / words['notes']:.0f} words,"
+            f" {words['chunks']} chunks of {words['chunk_length'] / words['chunks']:.0f} ({languages})"
+        )
+    g = settings.get("fusion_g")
+    trust = "not measured" if g is None else f"g = {g:g}, measured at {settings['fusion_chunks']} chunks"
+    return [*lines, f"Vectors:  trust beside words {trust}"]
+
+
 def render_status(status: Mapping[str, Any]) -> str:
     """How the index stands, for a terminal."""
     settings = status["settings"] or {}
@@ -133,6 +189,7 @@ def render_status(status: Mapping[str, Any]) -> str:
         f" ({status['broken_links']} unresolved), {status['database_bytes'] / 1e6:.0f} MB",
         f"Embedder: {settings.get('embedder')}: {settings.get('embed_model')},"
         f" {settings.get('dimensions')} dimensions; words: {settings.get('fts_config')}",
+        *_render_weights(status),
     ]
     if last:
         lines.append(f"Last run: {last['status']}, started {last['started_at']}")

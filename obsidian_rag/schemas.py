@@ -1,8 +1,25 @@
-"""JSON schemas of the tools' structured content."""
+"""JSON schemas of the tools' structured content, and what their arguments may be.
+
+Written out, so that a server can tell its tools without importing what they need; tests hold them equal to
+the objects they describe.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+
+MODES = ("hybrid", "vector", "keyword")
+INTENTS = ("exact", "entity", "question", "temporal", "general")
+MOST_RESULTS = 50
+MOST_HOPS = 3
+
+USAGE = {
+    "search_notes": 'search_notes(query, limit=10, mode="hybrid", folder="…", tags=["…"],'
+    ' properties=["key=value"], after="2025-09-01", before="2025-09-30", intent="…")',
+    "graph_search": "graph_search(file_path, depth=1, include_content=false)",
+    "list_topics": "list_topics() without arguments",
+    "get_note": "get_note(file_path)",
+}
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
@@ -16,7 +33,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 _TEXT = {"type": "string"}
 _WHOLE = {"type": "integer"}
-_LINE = {"type": ["integer", "null"]}
+_LINE = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
 _TEXTS = {"type": "array", "items": _TEXT}
 
 HIT = _object(
@@ -37,35 +54,35 @@ HIT = _object(
 SEARCH = _object(
     {
         "query": _TEXT,
-        "mode": {"type": "string", "enum": ["hybrid", "vector", "keyword"]},
+        "mode": {"type": "string", "enum": list(MODES)},
         "intent": _TEXT,
         "results": {"type": "array", "items": HIT},
         "notices": _TEXTS,
         "create_safety": {"type": "string", "enum": ["exists", "probable", "unknown"]},
     }
 )
+EDGE = _object(
+    {
+        "file_path": _TEXT,
+        "hop": _WHOLE,
+        "direction": {"type": "string", "enum": ["out", "in"]},
+        "from_path": _TEXT,
+        "via": _TEXT,
+        "preview": {"anyOf": [_TEXT, {"type": "null"}]},
+    }
+)
 GRAPH = _object(
     {
         "file_path": _TEXT,
         "depth": _WHOLE,
-        "edges": {
-            "type": "array",
-            "items": _object(
-                {
-                    "file_path": _TEXT,
-                    "hop": _WHOLE,
-                    "direction": {"type": "string", "enum": ["out", "in"]},
-                    "from_path": _TEXT,
-                    "via": _TEXT,
-                    "preview": {"type": ["string", "null"]},
-                }
-            ),
-        },
+        "edges": {"type": "array", "items": EDGE},
+        "hops": {"type": "array", "items": _WHOLE},
+        "total": _WHOLE,
+        "notices": _TEXTS,
     }
 )
-TOPICS = _object(
-    {"topics": {"type": "array", "items": _object({"name": _TEXT, "notes": _WHOLE, "chunks": _WHOLE})}}
-)
+TOPIC = _object({"name": _TEXT, "notes": _WHOLE, "chunks": _WHOLE})
+TOPICS = _object({"topics": {"type": "array", "items": TOPIC}, "notices": _TEXTS})
 NOTE = _object(
     {
         "file_path": _TEXT,

@@ -1,0 +1,126 @@
+"""Notes by the paths people write, topics, and the state of the index."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from conftest import VaultFolder, Workbench
+
+from obsidian_rag.catalog import find_nearest, find_note, list_topics, load_note, load_status
+from obsidian_rag.config import parse_vaults
+from obsidian_rag.errors import NoteNotFound, QueryError
+from obsidian_rag.indexing import Options, run_indexer
+from obsidian_rag.postgres import Connection, connect
+from obsidian_rag.progress import SilentProgress
+
+
+@pytest.fixture
+def conn(bench: Workbench) -> Iterator[Connection]:
+    write = bench.vault.write
+    write("Projects/Garden/index.md", "---\naliases: [the patch, Beet]\n---\n# Garden\n")
+    write("Projects/Shed/index.md", "# Shed\n")
+    write("Cafe\u0301 Größe.md", "# Coffee\n")  # decomposed, as a Mac stores it
+    write("Projects/Ann.md", "# Ann\n")
+    write("ann.md", "# ann\n")
+    write("50% off_.md", "percent\n")
+    bench.index()
+    with connect(bench.database_url, read_only=True) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("Projects/Shed/index.md", "Projects/Shed/index.md"),
+        ("Projects/Shed/index", "Projects/Shed/index.md"),
+        ("projects/shed/INDEX.md", "Projects/Shed/index.md"),
+        ("./Projects/Shed/index.md", "Projects/Shed/index.md"),
+        ("/Projects/Shed/index.md", "Projects/Shed/index.md"),
+        (" Shed/index ", "Projects/Shed/index.md"),
+        ("[[Shed/index#Roof|the roof]]", "Projects/Shed/index.md"),
+        ("![[Shed/index]]", "Projects/Shed/index.md"),
+        ("the patch", "Projects/Garden/index.md"),
+        ("BEET", "Projects/Garden/index.md"),
+        ("Café Größe", "Cafe\u0301 Größe.md"),
+        ("CAFÉ GRÖSSE.md".replace("SS", "ß"), "Cafe\u0301 Größe.md"),
+        ("ann", "ann.md"),
+        ("Projects/ann", "Projects/Ann.md"),
+        ("50% off_", "50% off_.md"),
+    ],
+)
+def test_a_note_is_found_by_a_path_as_people_write_it(conn: Connection, asked: str, found: str) -> None:
+    assert find_note(conn, asked) == found
+
+
+def test_a_path_of_several_notes_names_them(conn: Connection) -> None:
+    with pytest.raises(NoteNotFound) as caught:
+        find_note(conn, "index")
+    assert caught.value.nearest == ("Projects/Garden/index.md", "Projects/Shed/index.md")
+    assert "Projects/Garden/index.md, Projects/Shed/index.md" in str(caught.value)
+
+
+def test_a_part_of_a_name_is_not_taken_for_it(conn: Connection) -> None:
+    for asked in ("ed/index", "inde", "%", "50_ off%", "index.mdx"):
+        with pytest.raises(NoteNotFound):
+            find_note(conn, asked)
+
+
+@pytest.mark.parametrize("asked", ["", " ", "/", "./", "[[]]x\0", "\udc80", "a" * 5000])
+def test_what_cannot_be_a_path_is_refused(conn: Connection, asked: str) -> None:
+    with pytest.raises(QueryError, match="Name a note by its path"):
+        find_note(conn, asked)
+
+
+def test_the_nearest_paths_come_nearest_first() -> None:
+    paths = ["Golf/rotella-application-plan.md", "Home/Snapraid.md", "Home/Snap.md", "Raid.md", "Other.md"]
+    assert find_nearest("Snapraids", paths)[0] == "Home/Snapraid.md"
+    assert find_nearest("Elsewhere/Snapraid.md", paths)[0] == "Home/Snapraid.md"
+    assert find_nearest("rotella", paths) == ("Golf/rotella-application-plan.md",)
+    assert find_nearest("zzz", paths) == ()
+    assert len(find_nearest("a", [f"a{n}.md" for n in range(100)])) <= 5
+
+
+def test_a_note_is_loaded_with_what_is_known_of_it(conn: Connection) -> None:
+    note = load_note(conn, "the patch")
+    assert note.content == "---\naliases: [the patch, Beet]\n---\n# Garden\n"
+    assert (note.title, note.aliases) == ("index", ("the patch", "Beet"))
+    shown = note.to_json()
+    assert json.loads(json.dumps(shown)) == shown | {"aliases": ["the patch", "Beet"], "tags": []}
+    assert shown["indexed_at"].endswith("+00:00") or "T" in shown["indexed_at"]
+
+
+def test_topics_count_notes_and_chunks_by_top_level_folder(conn: Connection) -> None:
+    topics = list_topics(conn)
+    assert [(t.name, t.notes, t.chunks) for t in topics.topics] == [("", 3, 3), ("Projects", 3, 3)]
+    assert topics.notices == ()
+
+
+def test_topics_of_several_vaults_are_the_folders_of_each(
+    bench: Workbench,
+) -> None:
+    work = VaultFolder(bench.vault.root.parent / "work")
+    work.write("Meetings/2025/a.md", "a")
+    work.write("Inbox.md", "i")
+    bench.vault.write("Cooking/b.md", "b")
+    both = os.pathsep.join([str(bench.vault.root), str(work.root)])
+    run_indexer(replace(bench.settings, vaults=parse_vaults(both)), Options(), SilentProgress())
+
+    with connect(bench.database_url, read_only=True) as conn:
+        topics = list_topics(conn)
+
+    assert [(t.name, t.notes) for t in topics.topics] == [
+        ("vault/Cooking", 1),
+        ("work", 1),
+        ("work/Meetings", 1),
+    ]
+
+
+def test_the_status_can_be_printed_as_json(conn: Connection, bench: Workbench) -> None:
+    status = json.loads(json.dumps(load_status(conn)))
+    assert (status["notes"], status["chunks"], status["failures"]) == (6, 6, [])
+    assert status["last_run"]["status"] == "ok"
+    assert status["settings"]["vaults"] == [str(bench.vault.root)]

@@ -1,0 +1,149 @@
+"""Results as Markdown within a budget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from obsidian_rag.catalog import Topic, Topics
+from obsidian_rag.graph import Graph, GraphEdge
+from obsidian_rag.models import Failure, Hit, RunReport
+from obsidian_rag.render import (
+    BUDGET,
+    MOST_WARNINGS,
+    fit_answer,
+    fit_graph,
+    render_answer,
+    render_graph,
+    render_report,
+    render_topics,
+)
+from obsidian_rag.search.pipeline import Answer
+
+
+def make_hit(name: str, text: str = "Some words.", neighbor: bool = False) -> Hit:
+    score, ranks = (0.0, {}) if neighbor else (0.0325, {"vector": 1, "keyword": 2})
+    return Hit(f"{name}.md", name, "Top > Sub", 0, 3, 9, score, text, neighbor, ranks, "keyword_exact")
+
+
+def make_answer(*hits: Hit, notices: tuple[str, ...] = ()) -> Answer:
+    return Answer("my words", "hybrid", "general", hits, notices, "unknown")
+
+
+def test_an_answer_shows_each_hit_with_its_place_and_reason() -> None:
+    answer = make_answer(
+        make_hit("A"), make_hit("A", "Beside.", neighbor=True), make_hit("B"), notices=("Old.",)
+    )
+    assert render_answer(answer) == (
+        "# 2 results for: my words\n"
+        "> Old.\n\n"
+        "## 1. A.md > Top > Sub, lines 3-9\n"
+        "keyword_exact · score 0.0325 (vector #1, keyword #2)\n\n"
+        "Some words.\n\n"
+        "*(neighbor)* A.md > Top > Sub, lines 3-9\n\n"
+        "Beside.\n\n"
+        "## 2. B.md > Top > Sub, lines 3-9\n"
+        "keyword_exact · score 0.0325 (vector #1, keyword #2)\n\n"
+        "Some words."
+    )
+
+
+def test_a_hit_of_an_old_index_has_no_lines() -> None:
+    hit = replace(make_hit("A"), heading_path="", start_line=None, end_line=None)
+    assert "## 1. A.md\n" in render_answer(make_answer(hit))
+
+
+def test_nothing_found_is_said_with_the_reason() -> None:
+    assert render_answer(make_answer(notices=("The index is empty.",))) == (
+        "# Nothing found for: my words\n> The index is empty."
+    )
+
+
+def test_an_answer_within_its_budget_is_left_as_it_is() -> None:
+    answer = make_answer(make_hit("A"), make_hit("A", neighbor=True))
+    assert fit_answer(answer) is answer
+
+
+def test_neighbors_give_way_before_results() -> None:
+    answer = make_answer(
+        make_hit("A", "a" * 900), make_hit("A", "n" * 900, neighbor=True), make_hit("B", "b" * 900)
+    )
+    fitted = fit_answer(answer, 2200)
+    assert [hit.content[0] for hit in fitted.results] == ["a", "b"]
+    assert fitted.notices == (
+        "Left out to keep this short: 1 neighbors. Read a note with get_note, or ask with a smaller limit.",
+    )
+
+
+def test_the_last_results_keep_their_place_when_their_text_gives_way() -> None:
+    answer = make_answer(*(make_hit(f"N{n}", "x" * 1200) for n in range(50)))
+    text = render_answer(answer)
+    assert len(text) < BUDGET + 50 * 120
+    assert "## 1. N0.md" in text
+    assert "## 50. N49.md > Top > Sub, lines 3-9" in text
+    assert text.count("(text left out)") == 38
+    assert "the text of 38 results. Read a note with get_note" in text
+    fitted = fit_answer(answer)
+    assert len(fitted.results) == 50
+    assert fit_answer(fitted).results == fitted.results
+
+
+def make_graph(count: int, preview: str | None = None) -> Graph:
+    edges = [
+        GraphEdge(f"Folder/{n:04}.md", 1 + (n > 2), "out", "A.md", f"[[{n:04}]]", preview)
+        for n in range(count)
+    ]
+    return Graph("A.md", 2, tuple(edges), (3, count - 3))
+
+
+def test_a_graph_reads_hop_by_hop() -> None:
+    edges = (
+        GraphEdge("Database Schema.md", 1, "out", "Garden/RAG/index.md", "[[Database Schema]]"),
+        GraphEdge("MCP Server.md", 1, "in", "Garden/RAG/index.md", "[[index]]", "Some\n\n  preview"),
+        GraphEdge("Far.md", 2, "out", "MCP Server.md", "[[Far]]", ""),
+    )
+    assert render_graph(Graph("Garden/RAG/index.md", 2, edges, (2, 1))) == (
+        "# Wikilink Graph: Garden/RAG/index.md\n"
+        "## Hop 1 (2 links)\n"
+        "- → Database Schema.md (via [[Database Schema]])\n"
+        "- ← MCP Server.md (via [[index]])\n"
+        "  Some preview\n"
+        "## Hop 2 (1 links)\n"
+        "- → Far.md (via [[Far]])\n"
+        "Total: 3 links across 2 hops"
+    )
+
+
+def test_a_large_graph_is_cut_at_its_far_end_and_says_so() -> None:
+    graph = make_graph(2000)
+    fitted = fit_graph(graph)
+    text = render_graph(fitted)
+    assert len(text) < BUDGET + 300
+    assert "## Hop 2 (1997 links)" in text
+    assert text.endswith("Total: 2000 links across 2 hops")
+    left_out = 2000 - len(fitted.edges)
+    assert f"> Left out to keep this short: {left_out} of 2000 links. Ask with a smaller depth." in text
+    assert fitted.edges == graph.edges[: len(fitted.edges)]
+    assert fit_graph(make_graph(10)).notices == ()
+
+
+def test_a_graph_cut_for_its_previews_names_them() -> None:
+    fitted = fit_graph(make_graph(100, "x" * 500))
+    assert "a smaller depth or include_content=false" in fitted.notices[0]
+
+
+def test_topics_are_counted() -> None:
+    assert render_topics(Topics((Topic("", 1, 2), Topic("Home", 3, 9)))) == (
+        "# Topics: 2 folders, 4 notes, 11 chunks\n- (root): 1 notes, 2 chunks\n- Home/: 3 notes, 9 chunks"
+    )
+
+
+def test_a_report_names_every_failure_and_the_first_warnings() -> None:
+    report = RunReport(
+        1, "partial", notes_seen=5, notes_failed=1, failures=(Failure("A.md", "read", "no"),),
+        warnings=tuple(f"w{n}" for n in range(MOST_WARNINGS + 3)),
+    )  # fmt: skip
+    text = render_report(report)
+    assert "nothing embedded" in text
+    assert "… 3 more warnings, all in --json." in text
+    assert text.endswith("FAILED A.md (read): no")
+    assert "would be indexed" in render_report(report, dry_run=True)
