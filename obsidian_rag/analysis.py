@@ -4,7 +4,8 @@ PostgreSQL stems and drops stop words; this module decides what a word is before
 
 - diacritics are folded (`café` -> `cafe`), in Latin and Greek only: `й` and `が` are letters of their own;
 - scripts without spaces become overlapping pairs of characters (`日本語` -> `日本 本語`), beside them each
-  ideograph and each longer katakana word as a term of its own;
+  ideograph, the first syllable of a Korean word and each longer katakana word as a term of its own;
+- emoji are terms;
 - identifiers (`docker-compose.yml`, `snake_case`, `CamelCase`, `192.168.1.10`, `C++`) are found by part and
   whole: their parts are words, the whole is a term of its own that no stemmer touches.
 """
@@ -31,9 +32,13 @@ _COMPOUND = regex.compile(
 )
 _PIECES = regex.compile(r"://|[/\\:@#&=?~%]")
 _IDEOGRAPH = regex.compile(r"\p{Han}")
+# A Korean word of one syllable is written together with its ending.
+_HANGUL_START = regex.compile(r"(?<!\p{Hangul})\p{Hangul}(?=\p{Hangul})")
 _KATAKANA_WORD = regex.compile(r"[\p{Katakana}ー]{3,}")
 # Pairs of hiragana alone are nearly always endings and particles: stop words of a query that has others.
 _HIRAGANA = regex.compile(r"\p{Hiragana}+")
+_HANGUL_SYLLABLE = regex.compile(r"\p{Hangul}")
+_PICTURE = regex.compile(r"\p{Extended_Pictographic}(?<![\p{N}©®™#*])")
 _CAMEL = regex.compile(r"(?<=\p{Ll})(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})")
 _CAMEL_WORD = regex.compile(r"\p{L}*\p{Ll}\p{Lu}[\p{L}\p{N}]*")
 # Letters that no decomposition folds.
@@ -68,18 +73,31 @@ def analyze(text: str) -> Terms:
     for match in _CAMEL_WORD.finditer(folded):
         if len(match.group()) <= LONGEST_TERM:
             wholes[match.group().lower()] = None
+    wholes.update(dict.fromkeys(_PICTURE.findall(folded)))
     if _IS_UNSPACED.search(folded):
         wholes.update(dict.fromkeys(_IDEOGRAPH.findall(folded)))
+        wholes.update(dict.fromkeys(_HANGUL_START.findall(folded)))
         wholes.update(dict.fromkeys(w for w in _KATAKANA_WORD.findall(folded) if len(w) <= LONGEST_TERM))
     words = " ".join(word for run in _RUN.findall(_CAMEL.sub(" ", folded)) for word in _split_run(run))
     return Terms(words, tuple(wholes))
 
 
 def analyze_query(text: str) -> Terms:
-    """Words and wholes of a query: as `analyze`, without pairs of hiragana where there are other terms."""
+    """Words and wholes of a query: as `analyze`, without pairs of hiragana where there are other terms, and
+    without the first syllables of longer Korean words.
+    """
     terms = analyze(text)
+    terms = Terms(terms.words, tuple(w for w in terms.wholes if not _HANGUL_SYLLABLE.fullmatch(w)))
     kept = [word for word in terms.words.split(" ") if not _HIRAGANA.fullmatch(word)]
     return Terms(" ".join(kept), terms.wholes) if kept or terms.wholes else terms
+
+
+def list_keys(name: str) -> tuple[str, ...]:
+    """The keys of a name: its words, and where they are run together as well its words as they are written,
+    so that `GitHub` is found by `github` and `MeetingNotes` by `meeting notes`.
+    """
+    written = " ".join(word for run in _RUN.findall(fold(name)) for word in _split_run(run)).lower()
+    return tuple(dict.fromkeys(key for key in (analyze(name).key, written) if key))
 
 
 def strip_extension(file_path: str) -> str:

@@ -62,6 +62,12 @@ class StoredText:
         }
 
 
+LINKED_ONLY = """
+SELECT 1 FROM note_links
+WHERE target_type = 'note' AND target_path IN (%(asked)s, %(asked)s || '.md') LIMIT 1
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A top-level folder; `name` is empty for notes at the vault's root."""
@@ -97,6 +103,12 @@ def find_note(conn: Connection, file_path: str) -> str:
             f"{file_path!r} may be any of {len(found)} notes",
             "Use one of these paths: " + ", ".join(found),
             tuple(found),
+        )
+    if conn.execute(LINKED_ONLY, {"asked": asked}).fetchone():
+        raise NoteNotFound(
+            f"The note {file_path!r} is not in the index, though other notes link to it",
+            'The vault\'s own setting "Excluded files" leaves it out, or it could not be read: see'
+            " obsidian-rag status.",
         )
     paths = [row[0] for row in conn.execute("SELECT file_path FROM notes ORDER BY file_path").fetchall()]
     if not paths:

@@ -7,6 +7,7 @@ note of blanks only has no chunks.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -40,21 +41,20 @@ def split_note(note: Note) -> list[Chunk]:
     No chunk crosses the border of a section, is blank, or measures more than `CHUNK_SIZE`, its overlap
     included. The pieces of one section overlap by about `OVERLAP`; a piece that begins among the rows of a
     table has the table's header for its overlap instead. `start_line` and `end_line` are those of the first
-    and last character of `content[overlap:]` that is not white space.
+    and last character of the content that is not white space, a repeated table header aside.
     """
     view = _view(note)
     body = Body(view.text)
     blocks = sorted(_seen_blocks(note.blocks, view), key=lambda block: block.start)
     starts = [block.start for block in blocks]
     chunks: list[Chunk] = []
-    line, counted = 1, 0
+    line_ends = [match.start() for match in re.finditer("\n", note.text)]
     for section, start, end in _spans(note.sections, view):
         for piece in _pieces(body, start, end, blocks[bisect_left(starts, start) : bisect_left(starts, end)]):
             fresh = view.text[piece.start : piece.end]
-            first = view.to_file(piece.end - len(fresh.lstrip()))
+            shown = view.text[piece.shown_from : piece.end]
+            first = view.to_file(piece.end - len(shown.lstrip()))
             last = view.to_file(piece.start + len(fresh.rstrip()) - 1)
-            start_line = line + note.text.count("\n", counted, first)
-            line, counted = start_line + note.text.count("\n", first, last), last
             chunks.append(
                 Chunk(
                     chunk_index=len(chunks),
@@ -62,8 +62,8 @@ def split_note(note: Note) -> list[Chunk]:
                     heading_path=section.heading_path if section else (),
                     content=piece.repeated + fresh,
                     overlap=len(piece.repeated),
-                    start_line=start_line,
-                    end_line=line,
+                    start_line=bisect_left(line_ends, first) + 1,
+                    end_line=bisect_left(line_ends, last) + 1,
                 )
             )
     return chunks
@@ -137,23 +137,26 @@ def _spans(sections: Sequence[Section], view: _View) -> list[tuple[Section | Non
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """The new text [start, end) of a chunk, and the text that it repeats before that."""
+    """The new text [start, end) of a chunk, and the text that it repeats before that: from `shown_from` on,
+    or a table's header from elsewhere.
+    """
 
     repeated: str
     start: int
     end: int
+    shown_from: int
 
 
 def _pieces(body: Body, start: int, end: int, blocks: Sequence[Block]) -> Iterator[_Piece]:
     """The pieces of a section that fills [start, end)."""
     if body.weight(start, end) <= _BOUND:
-        yield _Piece("", start, end)
+        yield _Piece("", start, end, start)
         return
     joints = find_joints(body, blocks, end, _BOUND)
     before, at = start, start
     while at < end:
         if table := joints.table_around(at):
-            repeated = table.header
+            lead, repeated = at, table.header
             stop = _stop(body, joints, at, end, _BOUND - table.header_weight)
         else:
             lead = best_overlap(body, joints, before, at, _REPEAT)
@@ -163,7 +166,7 @@ def _pieces(body: Body, start: int, end: int, blocks: Sequence[Block]) -> Iterat
                 alone = _stop(body, joints, at, end, _BOUND)
                 lead, stop = (at, alone) if alone > stop else (lead, stop)
             repeated = body.text[lead:at]
-        yield _Piece(repeated, at, stop)
+        yield _Piece(repeated, at, stop, lead)
         before, at = at, stop
 
 

@@ -5,144 +5,31 @@ Exit codes: 0 done; 1 done, but some notes failed; 2 could not be done. Heavy im
 
 from __future__ import annotations
 
-import errno
-import functools
-import json
-import os
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from obsidian_rag import __version__
-from obsidian_rag.config import EMBEDDERS, NAMES, Settings, load_settings
-from obsidian_rag.errors import ObsidianRagError
+from obsidian_rag.command_frame import (
+    FAILURE,
+    JsonGroup,
+    failing_as,
+    json_option,
+    open_reader,
+    print_json,
+    with_filters,
+    with_settings,
+)
+from obsidian_rag.config import Settings
 from obsidian_rag.models import RunReport
 
 if TYPE_CHECKING:
-    from obsidian_rag.index_reader import IndexReader
-
-SETTING_OPTIONS: tuple[tuple[str, str, str], ...] = (
-    ("--vault", "VAULT_PATH", "The vault's folder; several with distinct names separated by ':'."),
-    ("--database-url", "DATABASE_URL", "PostgreSQL with pgvector. Without it: the embedded server."),
-    ("--data-dir", "OBSIDIAN_RAG_DATA", "Where the embedded server keeps its data."),
-    ("--ollama-url", "OLLAMA_URL", "Where Ollama answers."),
-    ("--embed-model", "EMBED_MODEL", "The embedding model."),
-    ("--embedder", "EMBEDDER", f"One of {', '.join(EMBEDDERS)}."),
-    ("--fts-config", "FTS_CONFIG", "PostgreSQL's text search configuration."),
-)
-
-Command = Callable[..., Any]
-COULD_NOT_RUN = 2
-INTERRUPTED = 130  # as a shell reports SIGINT
-STOPPED = (129, 143)  # SIGHUP and SIGTERM, see leave_on_sigterm
-# Where a command keeps what its JSON document holds if it fails.
-FAILURE = "obsidian_rag.failure"
+    from obsidian_rag.search.query import Filters
 
 
-def with_settings(command: Command) -> Command:
-    """Give a command the options for settings; it gets the merged `settings`. Errors end with exit code 2."""
-
-    @functools.wraps(command)
-    def wrapped(**arguments: Any) -> Any:
-        flags = {name: arguments.pop(name.lower()) for name in NAMES}
-        named = arguments.pop("vault_argument", None)
-        as_json = arguments.get("json_", False)
-        try:
-            if named:
-                flags["VAULT_PATH"] = named
-            settings = load_settings(os.environ, flags, Path.cwd())
-            if not arguments.get("quiet"):
-                for notice in settings.notices:
-                    click.echo(notice, err=True)
-            return command(settings=settings, **arguments)
-        except ObsidianRagError as exc:
-            fail(as_json, exc.message, exc.mend)
-        except KeyboardInterrupt:
-            fail(as_json, "Interrupted", "What was stored stays; run it again to go on.", INTERRUPTED)
-        except SystemExit as exc:
-            if exc.code in STOPPED and "json_" in arguments:
-                code = int(exc.code)
-                fail(as_json, f"Stopped by signal {code - 128}", "Run it again to go on.", code)
-            raise
-        except (click.ClickException, click.Abort, click.exceptions.Exit):
-            raise
-        except Exception as exc:  # Python's own exit code would be 1, which says that only some notes failed
-            if isinstance(exc, OSError) and exc.errno == errno.EPIPE:
-                raise
-            traceback.print_exc()
-            fail(
-                as_json, f"{type(exc).__name__}: {exc}", "This is a fault of obsidian-rag; please report it."
-            )
-
-    for flag, name, text in reversed(SETTING_OPTIONS):
-        wrapped = click.option(flag, name.lower(), metavar="TEXT", help=f"{text} [{name}]")(wrapped)
-    return wrapped
-
-
-json_option = click.option("--json", "json_", is_flag=True, help="One JSON document on stdout, no more.")
-
-
-def print_json(value: Any) -> None:
-    """One JSON document on stdout, in UTF-8 whatever the locale."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
-    # A lone surrogate, from a file name, becomes \\udc80: so JSON writes it too.
-    click.echo(text.encode("utf-8", "backslashreplace"))
-
-
-def fail(as_json: bool, message: str, mend: str, code: int = COULD_NOT_RUN) -> NoReturn:
-    """Say why the command could not do its work, on stderr and if wanted as JSON, and end the program."""
-    if as_json:
-        shown = click.get_current_context().meta.get(FAILURE, {"status": "failed"})
-        print_json(shown | {"error": message, "mend": mend})
-    click.echo(f"Error: {ObsidianRagError(message, mend)}", err=True)
-    sys.exit(code)
-
-
-def failing_as(shown: Mapping[str, Any]) -> Callable[[Command], Command]:
-    """Let a command's JSON document hold `shown` if it fails, so that it has the same keys as otherwise."""
-
-    def decorate(command: Command) -> Command:
-        @functools.wraps(command)
-        def wrapped(**arguments: Any) -> Any:
-            click.get_current_context().meta[FAILURE] = shown
-            return command(**arguments)
-
-        return wrapped
-
-    return decorate
-
-
-class JsonGroup(click.Group):
-    """A group whose commands answer `--json` with a document even where their arguments cannot be read."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta["obsidian_rag.json"] = "--json" in args
-        return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except click.UsageError as exc:
-            if ctx.meta["obsidian_rag.json"]:
-                print_json({"status": "failed", "error": exc.format_message(), "mend": "See --help."})
-            raise
-
-
-@contextmanager
-def open_reader(settings: Settings) -> Iterator[IndexReader]:
-    """The index for reading, closed at the end."""
-    from obsidian_rag.index_reader import IndexReader
-
-    reader = IndexReader(settings, lambda text: click.echo(text, err=True))
-    try:
-        yield reader
-    finally:
-        reader.close()
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def leave_on_sigterm() -> None:
@@ -228,9 +115,19 @@ def serve(settings: Settings) -> None:
 @click.argument("query", nargs=-1, required=True)
 @click.option("--mode", default="hybrid", show_default=True, help="hybrid, vector or keyword.")
 @click.option("--limit", type=int, default=10, show_default=True, help="How many notes, 1 to 50.")
+@click.option("--intent", help="exact, entity, question, temporal or general, if it is told wrongly.")
 @json_option
 @with_settings
-def search(settings: Settings, query: tuple[str, ...], mode: str, limit: int, json_: bool) -> None:
+@with_filters
+def search(
+    settings: Settings,
+    query: tuple[str, ...],
+    mode: str,
+    limit: int,
+    intent: str | None,
+    filters: Filters,
+    json_: bool,
+) -> None:
     """Search the notes.
 
     "Quoted phrases", OR and -words work; write -- before a query that starts with a dash.
@@ -239,7 +136,7 @@ def search(settings: Settings, query: tuple[str, ...], mode: str, limit: int, js
     from obsidian_rag.search.pipeline import search as find
     from obsidian_rag.search.query import make_request
 
-    request = make_request(" ".join(query), mode, limit)
+    request = make_request(" ".join(query), mode, limit, filters, intent)
     with open_reader(settings) as reader:
         answer = find(reader, request)
     if json_:
@@ -313,6 +210,84 @@ def status(settings: Settings, json_: bool) -> None:
         print_json(found)
     else:
         click.echo(render_status(found))
+
+
+@cli.command("eval")
+@click.option("--queries", type=FILE, required=True, help="Questions, as JSON lines.")
+@click.option("--mode", default="hybrid", show_default=True, help="hybrid, vector or keyword.")
+@click.option("--limit", type=int, default=10, show_default=True, help="How many notes an answer, 1 to 50.")
+@click.option("--without", multiple=True, metavar="STAGE", help="Leave a stage out; may be repeated.")
+@click.option("--run", "saved", type=FILE, help="Score this saved run instead of searching.")
+@click.option("--compare", type=FILE, help="A saved run to compare with, question by question.")
+@click.option("--save", type=FILE, help="Where to save the run, as JSON lines.")
+@json_option
+@with_settings
+def evaluate(
+    settings: Settings,
+    queries: Path,
+    mode: str,
+    limit: int,
+    without: tuple[str, ...],
+    saved: Path | None,
+    compare: Path | None,
+    save: Path | None,
+    json_: bool,
+) -> None:
+    """Measure how good the answers are, on questions whose right notes are known.
+
+    A line of the questions: {"id", "query", "relevant": [paths], "family"}. Brackets hold 95 % intervals.
+    """
+    from obsidian_rag import evaluate as metrics
+    from obsidian_rag.search.query import apply_fusion, make_request
+
+    template = make_request("any", mode, limit, without=frozenset(without))
+    template = apply_fusion(template, settings.search_fusion)
+    questions = metrics.read_questions(queries)
+    other = metrics.read_run(compare) if compare else None
+    seconds: list[float] = []
+    if saved:
+        run = metrics.read_run(saved)
+    else:
+        with open_reader(settings) as reader:
+            run, seconds = metrics.search_all(reader, questions, template)
+    if save:
+        metrics.save_run(save, run)
+    result = metrics.evaluate_run(questions, run, template, seconds, other)
+    if json_:
+        print_json(result.to_json())
+    else:
+        click.echo(metrics.render_evaluation(result))
+
+
+@cli.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("--target", required=True, help="The note that should have been found.")
+@click.option("--mode", default="hybrid", show_default=True, help="hybrid, vector or keyword.")
+@click.option("--limit", type=int, default=10, show_default=True, help="How many notes were asked for.")
+@json_option
+@with_settings
+@with_filters
+def diagnose(
+    settings: Settings,
+    query: tuple[str, ...],
+    target: str,
+    mode: str,
+    limit: int,
+    filters: Filters,
+    json_: bool,
+) -> None:
+    """Tell why a note is not higher in a search: who ranked it where, and what would have helped."""
+    from obsidian_rag.diagnose import diagnose_target
+    from obsidian_rag.diagnosis import render_diagnosis
+    from obsidian_rag.search.query import make_request
+
+    request = make_request(" ".join(query), mode, limit, filters)
+    with open_reader(settings) as reader:
+        diagnosis = diagnose_target(reader, request, target, settings.vaults)
+    if json_:
+        print_json(diagnosis.to_json())
+    else:
+        click.echo(render_diagnosis(diagnosis))
 
 
 @cli.command(context_settings={"ignore_unknown_options": True})

@@ -17,6 +17,7 @@ from obsidian_rag.errors import SettingsError
 
 DEFAULT_OLLAMA_URL = "http://localhost:11434"
 EMBEDDERS = ("auto", "ollama", "local")
+FUSIONS = ("calibrated", "rrf")
 NAMES = (
     "VAULT_PATH",
     "DATABASE_URL",
@@ -24,6 +25,7 @@ NAMES = (
     "EMBED_MODEL",
     "EMBEDDER",
     "FTS_CONFIG",
+    "SEARCH_FUSION",
     "OBSIDIAN_RAG_DATA",
 )
 
@@ -65,6 +67,7 @@ class Settings:
     embed_model: str | None = None
     embedder: str = "auto"
     fts_config: str | None = None
+    search_fusion: str = "calibrated"
     from_environment: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
 
@@ -92,11 +95,8 @@ def load_settings(
     notices += _find_slips(working_directory / ".env", dotenv, every=False)
     sources = (flags, environ, dotenv, person)
     values = {name: next((v for s in sources if (v := s.get(name))), None) for name in NAMES}
-    embedder = (values["EMBEDDER"] or "auto").lower()
-    if embedder not in EMBEDDERS:
-        raise SettingsError(
-            f"EMBEDDER is {values['EMBEDDER']!r}", f"Set it to one of {', '.join(EMBEDDERS)}."
-        )
+    embedder = _choose("EMBEDDER", values["EMBEDDER"], EMBEDDERS)
+    search_fusion = _choose("SEARCH_FUSION", values["SEARCH_FUSION"], FUSIONS)
     return Settings(
         vaults=parse_vaults(values["VAULT_PATH"] or ""),
         database_url=values["DATABASE_URL"],
@@ -106,9 +106,18 @@ def load_settings(
         embed_model=values["EMBED_MODEL"],
         embedder=embedder,
         fts_config=values["FTS_CONFIG"],
+        search_fusion=search_fusion,
         from_environment=tuple(name for name in NAMES if environ.get(name)),
         notices=notices,
     )
+
+
+def _choose(name: str, value: str | None, choices: Sequence[str]) -> str:
+    """A setting's value among the few it can have; the first where it is not set."""
+    chosen = (value or choices[0]).lower()
+    if chosen not in choices:
+        raise SettingsError(f"{name} is {value!r}", f"Set it to one of {', '.join(choices)}.")
+    return chosen
 
 
 def parse_vaults(value: str) -> tuple[Vault, ...]:

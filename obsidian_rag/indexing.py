@@ -13,7 +13,7 @@ from typing import Literal
 
 import psycopg
 
-from obsidian_rag import adoption, embedded_index, ledger, provenance, store
+from obsidian_rag import adoption, embedded_index, ledger, postings, provenance, store
 from obsidian_rag.config import Settings
 from obsidian_rag.diff import IndexState, Plan, compare_vault
 from obsidian_rag.errors import EmbedderError, IndexerBusy, SettingsError, VaultError
@@ -33,6 +33,9 @@ __all__ = ["Options", "main", "run_indexer"]
 # Losing more than half of an index at once is a vault that is not mounted, far more often than a wish.
 MASS_DELETE_SHARE = 0.5
 MASS_DELETE_FLOOR = 20
+
+# From so many new chunks on, waiting for the database's own clean-up makes searches slow meanwhile.
+MANY_CHUNKS = 1000
 
 Observer = Callable[[RunReport], None]
 
@@ -150,6 +153,8 @@ def _work(run: Run) -> None:
         run.count(notes_deleted=len(plan.deleted))
     links, resolved = resolve_links(run.conn, run.reader)
     run.count(links=links, links_resolved=resolved)
+    if run.report.chunks_written >= MANY_CHUNKS:
+        postings.tidy_postings(run.conn)
     _calibrate(run)
 
 

@@ -21,7 +21,7 @@ from mcp.types import CallToolRequestParams
 from pydantic import Field
 from pydantic import ValidationError as PydanticValidationError
 
-from obsidian_rag import schemas
+from obsidian_rag import __version__, schemas
 from obsidian_rag.config import Settings
 from obsidian_rag.errors import ObsidianRagError
 
@@ -230,7 +230,13 @@ def make_server(settings: Settings, lifespan: Lifespan | None = None) -> FastMCP
         finally:
             tools.close()
 
-    server = FastMCP("obsidian-rag", instructions=INSTRUCTIONS, lifespan=live, middleware=[ClearArguments()])
+    server = FastMCP(
+        "obsidian-rag",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        lifespan=live,
+        middleware=[ClearArguments()],
+    )
     for method, title, schema in (
         (tools.search_notes, "Search notes", schemas.SEARCH),
         (tools.graph_search, "Walk the link graph", schemas.GRAPH),

@@ -29,7 +29,7 @@ def fit_answer(answer: Answer, budget: int = BUDGET) -> Answer:
         if hit.neighbor:
             continue
         if used + _measure_hit(hit) > budget:
-            hit = replace(hit, content="")
+            hit = replace(hit, content="(text left out)")
             texts += 1
         kept[place] = hit
         used += _measure_hit(hit)
@@ -53,7 +53,7 @@ def fit_answer(answer: Answer, budget: int = BUDGET) -> Answer:
 def render_answer(answer: Answer, budget: int = BUDGET) -> str:
     """A search answer within its budget."""
     answer = fit_answer(answer, budget)
-    found = sum(1 for hit in answer.results if not hit.neighbor)
+    found = len({hit.file_path for hit in answer.results})
     head = [f"# {found} results for: {answer.query}" if found else f"# Nothing found for: {answer.query}"]
     head += [f"> {notice}" for notice in answer.notices]
     return "\n\n".join(["\n".join(head), *(_render_hit(n, hit) for n, hit in _number(answer.results))])
@@ -66,7 +66,7 @@ def _measure_hit(hit: Hit) -> int:
 def _number(hits: Sequence[Hit]) -> list[tuple[int, Hit]]:
     numbered, number = [], 0
     for hit in hits:
-        number += 0 if hit.neighbor else 1
+        number += 0 if hit.neighbor or hit.evidence == "same_note" else 1
         numbered.append((number, hit))
     return numbered
 
@@ -76,12 +76,14 @@ def _hit_title(number: int, hit: Hit) -> str:
     lines = f", lines {hit.start_line}-{hit.end_line}" if hit.start_line is not None else ""
     if hit.neighbor:
         return f"*(neighbor)* {hit.file_path}{where}{lines}"
+    if hit.evidence == "same_note":
+        return f"### also {hit.file_path}{where}{lines}"
     ranks = ", ".join(f"{name} #{rank}" for name, rank in hit.ranks.items())
     return f"## {number}. {hit.file_path}{where}{lines}\n{hit.evidence} · score {hit.score:.4f} ({ranks})"
 
 
 def _render_hit(number: int, hit: Hit) -> str:
-    return f"{_hit_title(number, hit)}\n\n{hit.content.strip() or '(text left out)'}"
+    return f"{_hit_title(number, hit)}\n\n{hit.content.strip() or '(no text)'}"
 
 
 def fit_graph(graph: Graph, budget: int = BUDGET) -> Graph:

@@ -96,6 +96,8 @@ def set_dimensions(conn: Connection, dimensions: int) -> None:
             f"pgvector indexes at most {HALFVEC_LIMIT} dimensions, the model gives {dimensions}",
             "Use a model with fewer.",
         )
+    if vector_dimensions(conn) == dimensions:
+        return  # nothing to change, so that nothing needs the tables' owner
     size = sql.Literal(dimensions)
     column = (
         sql.SQL("((embedding::halfvec({})) halfvec_cosine_ops)").format(size)

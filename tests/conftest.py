@@ -209,8 +209,8 @@ class Workbench:
             reader.close()
 
     def found(self, query: str, mode: str = "hybrid") -> list[str]:
-        """Paths of the hits, best first, without neighbours."""
-        return [hit.file_path for hit in self.search(query, mode).results if not hit.neighbor]
+        """Paths of the notes found, best first."""
+        return list(dict.fromkeys(hit.file_path for hit in self.search(query, mode).results))
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.database_url) as conn:

@@ -113,6 +113,7 @@ def test_only_the_configuration_reads_the_environment() -> None:
     """The command line hands it over; programs that are started get a copy."""
     allowed = {
         "cli",
+        "command_frame",
         "psql",
         "mcp_server",
         "embedded",

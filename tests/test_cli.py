@@ -22,7 +22,9 @@ RUN_KEYS = [
     "notes_failed", "chunks_written", "chunks_embedded", "chunks_reused", "links", "links_resolved",
     "seconds", "failures", "warnings",
 ]  # fmt: skip
-COMMANDS = ("index", "serve", "search", "graph", "topics", "note", "status", "psql", "demo")
+COMMANDS = (
+    "index", "serve", "search", "graph", "topics", "note", "status", "eval", "diagnose", "psql", "demo",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

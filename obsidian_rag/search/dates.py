@@ -29,6 +29,10 @@ _RELATIVE = re.compile(
 
 
 YEAR_WORDS = 6
+PERIOD_WORDS = (
+    "last", "this", "past", "previous", "days", "weeks", "weekend", "months", "years", "today", "yesterday",
+    "ago", "since", "until", "during",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,11 @@ class Period:
 
     first: date
     last: date
+
+
+def is_date_word(word: str) -> bool:
+    """Whether a word of a query with a period belongs to the period, most likely."""
+    return word.isdigit() or any(name.startswith(word.lower()) for name in (*MONTHS, *PERIOD_WORDS))
 
 
 def read_period(query: str, today: date) -> Period | None:

@@ -30,6 +30,8 @@ NAME_WEIGHTS = {
 }
 DATES_WEIGHT = 1.0
 FEW_WORDS = 4  # of a query that asks for a period itself: "meetings last week"
+# Beyond so many words a date is one detail of a story, and its words find it better.
+MOST_DATED_WORDS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def fuse(retrieved: Retrieved, request: Request, intent: Intent) -> list[Fused]:
     text = rank_calibrated(retrieved) if calibrated else []
     lists = {"text": text, "names": plain["names"]} if calibrated else dict(plain)
     weights = {"names": NAME_WEIGHTS[retrieved.names[0].match]} if retrieved.names else {}
-    if retrieved.dated and intent == "temporal":
+    if retrieved.dated and intent == "temporal" and retrieved.keyword.words <= MOST_DATED_WORDS:
         order = text or [path for path, _, _ in fuse_ranks(lists)]
         lists["dates"] = order_dated(retrieved.dated, order, retrieved.keyword.words)
         weights["dates"] = DATES_WEIGHT

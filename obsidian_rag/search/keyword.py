@@ -24,8 +24,10 @@ B = 0.4
 # Half whole note, half best chunk: the note finds what no chunk says alone, the chunk what a long note
 # buries. Either alone is worse by up to .01 nDCG@10.
 NOTE_SHARE = 0.5
+NEARLY_AS_GOOD = 0.8  # of the best chunk's score, from which a note's other chunks answer as well
 PART_WEIGHT = 0.5  # of a part of a compound beside the word itself
-MOST_STRICT = 5000  # chunks that a quoted phrase or an exclusion may leave to be ranked
+MOST_LITERAL = 20  # stop words in a row that are looked for as they are written
+MOST_STRICT = 20000  # chunks that a quoted phrase or an exclusion may leave to be ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,15 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class KeywordHit:
-    """A note that holds words of the query. Scores lie in [0, 1); `matched` counts words in the chunk."""
+    """A note that holds words of the query. Scores lie in [0, 1); `matched` counts words in the chunk, and
+    `further` are other chunks of the note that are nearly as good.
+    """
 
     file_path: str
     chunk_index: int
     score: float
     matched: int
+    further: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +109,17 @@ WITH term AS (
        OR (h.note_id, h.chunk_index) IN (SELECT * FROM unnest(%(strict)s::int[], %(strict_chunks)s::int[]))
     GROUP BY h.note_id, h.chunk_index
 ), best AS (
-    SELECT DISTINCT ON (note_id) note_id, chunk_index, matched, score
-    FROM chunk ORDER BY note_id, score DESC, chunk_index
+    SELECT note_id, (array_agg(chunk_index ORDER BY score DESC, chunk_index))[1:3] AS chunks,
+           (array_agg(score ORDER BY score DESC, chunk_index))[1:3] AS scores,
+           (array_agg(matched ORDER BY score DESC, chunk_index))[1] AS matched
+    FROM chunk GROUP BY note_id
 ), note AS (
     SELECT h.note_id, sum(w.note_idf * h.tf
                / (h.tf + %(k1)s * (1 - %(b)s + %(b)s * h.length / t.note_mean))) AS score
     FROM note_hit h JOIN word w USING (word) CROSS JOIN total t GROUP BY h.note_id
 ), ranked AS (
-    SELECT b.note_id, b.chunk_index, b.matched,
-           (1 - %(share)s) * b.score / w.chunk_idf + %(share)s * note.score / w.note_idf AS score
+    SELECT b.note_id, b.chunks, b.scores, b.matched,
+           (1 - %(share)s) * b.scores[1] / w.chunk_idf + %(share)s * note.score / w.note_idf AS score
     FROM best b JOIN note USING (note_id) CROSS JOIN whole w
     WHERE %(allowed)s::int[] IS NULL OR b.note_id = ANY(%(allowed)s::int[])
 ), kept AS (
@@ -121,7 +128,9 @@ WITH term AS (
     SELECT * FROM ranked
     WHERE note_id IN (SELECT n.id FROM notes n WHERE n.file_path = ANY(%(also)s::text[]))
 )
-SELECT n.file_path, k.chunk_index, k.score, k.matched,
+SELECT n.file_path, k.chunks[1], k.score, k.matched,
+       ARRAY(SELECT u.chunk FROM unnest(k.chunks, k.scores) WITH ORDINALITY AS u (chunk, score, place)
+             WHERE u.place > 1 AND u.score >= %(further)s * k.scores[1] ORDER BY u.place),
        (SELECT coalesce(array_agg(word), '{}') FROM word WHERE df = 0)
 FROM kept k JOIN notes n ON n.id = k.note_id ORDER BY k.score DESC, n.file_path
 """
@@ -136,6 +145,7 @@ FROM unnest(%(configs)s::text[]) AS c (config)
 JOIN notes n ON n.fts_config = c.config
 JOIN documents d ON d.file_path = n.file_path
 WHERE d.search_tsv @@ websearch_to_tsquery(c.config::regconfig, %(web)s::text)
+    AND (%(some)s = '' OR d.search_tsv @@ websearch_to_tsquery(c.config::regconfig, %(some)s::text))
 LIMIT %(most)s
 """
 STRICT_NOTES = """
@@ -144,11 +154,11 @@ FROM unnest(%(notes)s::int[], %(chunks)s::int[]) AS s (note_id, chunk_index) JOI
 WHERE %(allowed)s::int[] IS NULL OR n.id = ANY(%(allowed)s::int[])
 GROUP BY n.file_path ORDER BY n.file_path LIMIT %(count)s
 """
-# A query of stop words only ("to be or not to be") is looked for as it is written.
+# A query of stop words only ("to be or not to be") is looked for as it is written, word by word.
 LITERAL = """
 SELECT d.file_path, min(d.chunk_index), 0.5::float8, 1
 FROM documents d JOIN notes n USING (file_path)
-WHERE d.content ILIKE '%%' || %(text)s || '%%'
+WHERE d.content ~* %(pattern)s
     AND (%(allowed)s::int[] IS NULL OR n.id = ANY(%(allowed)s::int[]))
 GROUP BY d.file_path ORDER BY d.file_path LIMIT %(count)s
 """
@@ -169,33 +179,45 @@ def search_keywords(
     none of them is required. `allowed` are note ids to stay within. `without` names parts to leave out for a
     measurement: `compounds`, and `note`, the share of the whole note in the score.
     """
-    configs = _list_configs(conn)
+    configs = list_configs(conn)
     operators = read_operators(query)
-    words, raw = _read_words(conn, configs, operators.scored if operators else query, without)
+    words, raw, only_stop_words = _read_words(
+        conn, configs, operators.scored if operators else query, without
+    )
     strict, loosened = _find_strict(conn, configs, operators)
-    if not words:
+    if only_stop_words:
         hits = _list_strict(conn, strict, count, allowed) or _match_literally(conn, query, count, allowed)
-        return KeywordResult(hits, 0)
+        if hits or not words:
+            return KeywordResult(hits, 0)
     share = 0.0 if "note" in without else NOTE_SHARE
-    hits, unknown = _score(conn, words, strict, count, allowed, also, share)
-    return KeywordResult(hits, len(raw), tuple(raw[i] for i in unknown if i in raw), loosened)
+    hits, nowhere = _score(conn, words, strict, count, allowed, also, share)
+    if strict and not loosened:
+        scored = {hit.file_path for hit in hits}
+        others = [hit for hit in _list_strict(conn, strict, count, allowed) if hit.file_path not in scored]
+        hits = (*hits, *others)[: max(count, len(hits))]
+    wholes = [word.lexemes[0] for i, word in enumerate(words) if word.optional and i not in nowhere]
+    unknown = [raw[i] for i in nowhere if i in raw and not any(raw[i].lower() in whole for whole in wholes)]
+    return KeywordResult(hits, len(raw), tuple(unknown), loosened)
 
 
 def read_words(conn: Connection, query: str) -> dict[str, Word]:
     """The words that a query is looked for by, by their raw spelling; parts and wholes are left out."""
     operators = read_operators(query)
-    words, raw = _read_words(conn, _list_configs(conn), operators.scored if operators else query, ())
+    words, raw, _ = _read_words(conn, list_configs(conn), operators.scored if operators else query, ())
     return {spelled: words[place] for place, spelled in raw.items()}
 
 
-def _list_configs(conn: Connection) -> list[str]:
+def list_configs(conn: Connection) -> list[str]:
+    """The text search configurations of the notes, the commonest first."""
     return [row[0] for row in conn.execute(CONFIGS).fetchall()] or ["simple"]
 
 
 def _read_words(
     conn: Connection, configs: Sequence[str], text: str, without: Collection[str]
-) -> tuple[list[Word], dict[int, str]]:
-    """The words to look for, and the raw spelling of each by its place among them."""
+) -> tuple[list[Word], dict[int, str], bool]:
+    """The words to look for, the raw spelling of each by its place among them, and whether all are stop words
+    of the query's language and mean something in another at most.
+    """
     terms = analyze_query(text)
     spelled = terms.words.split()
     rows = conn.execute(LEXEMES, {"configs": list(configs), "words": terms.words}).fetchall()
@@ -207,13 +229,38 @@ def _read_words(
     language = min(configs, key=lambda config: len(by_config[config]))
     kept = by_config[language] or {p: x for found in by_config.values() for p, x in found.items()}
     chosen = [(p, [f[p] for f in by_config.values() if p in f]) for p in sorted(kept)]
-    words = [Word(tuple(dict.fromkeys(lexemes))) for _, lexemes in chosen]
     raw = {i: spelled[p - 1] for i, (p, _) in enumerate(chosen) if p <= len(spelled)}
-    words += [Word((whole,), optional=True) for whole in terms.wholes]
+    # `youtube` is also looked for unstemmed, as the whole of a `YouTube` is kept, and the other way round.
+    words = [
+        Word(tuple(dict.fromkeys((*lexemes, *_unstemmed(raw.get(i), lexemes[0])))))
+        for i, (_, lexemes) in enumerate(chosen)
+    ]
+    stems = _stem_wholes(conn, configs, terms.wholes)
+    for whole in terms.wholes:
+        words.append(Word(tuple(dict.fromkeys((whole, *stems.get(whole, ())))), optional=True))
     compounds = {} if "compounds" in without else split_compounds(conn, configs, raw)
     for parts in compounds.values():
         words += [Word((part,), PART_WEIGHT, optional=True) for part in parts]
-    return words, raw
+    return words, raw, not by_config[language] and not terms.wholes
+
+
+def _unstemmed(spelled: str | None, lexeme: str) -> tuple[str, ...]:
+    """The word itself; nothing where the database's parser has cut the text into other words than we."""
+    return (spelled.lower(),) if spelled and spelled.lower()[:1] == lexeme[:1] else ()
+
+
+def _stem_wholes(
+    conn: Connection, configs: Sequence[str], wholes: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """The lexemes of wholes that are one word in another case (`YouTube`)."""
+    plain = [whole for whole in wholes if len(whole) > 1 and whole.isalnum()]
+    if not plain:
+        return {}
+    rows = conn.execute(LEXEMES, {"configs": list(configs), "words": " ".join(plain)}).fetchall()
+    return {
+        whole: tuple(dict.fromkeys(lexeme for _, position, lexeme in rows if position == place))
+        for place, whole in enumerate(plain, 1)
+    }
 
 
 def _find_strict(
@@ -226,9 +273,11 @@ def _find_strict(
     """
     if operators is None:
         return None, False
+    # Of exclusions alone most chunks are left; those with some word of the query are enough to be ranked.
+    some = " or ".join(f'"{word}"' for word in analyze_query(operators.scored).words.split())
     for loosened, web in enumerate((operators.web, operators.required)):
         if web:
-            values = {"configs": list(configs), "web": web, "most": MOST_STRICT}
+            values = {"configs": list(configs), "web": web, "some": some * loosened, "most": MOST_STRICT}
             found = conn.execute(STRICT, values).fetchall()
             if found:
                 return found, bool(loosened)
@@ -256,6 +305,7 @@ def _score(
             "k1": K1,
             "b": B,
             "share": share,
+            "further": NEARLY_AS_GOOD,
             "strict": None if strict is None else [note for note, _ in strict],
             "strict_chunks": None if strict is None else [chunk for _, chunk in strict],
             "allowed": None if allowed is None else list(allowed),
@@ -264,11 +314,15 @@ def _score(
         },
     ).fetchall()
     if rows:
-        nowhere = rows[0][4]
+        nowhere = rows[0][5]
     else:
         asked = {"words": [i for _, i in lexemes], "lexemes": [lexeme for lexeme, _ in lexemes]}
         nowhere = [row[0] for row in conn.execute(UNKNOWN, asked).fetchall()]
-    return tuple(KeywordHit(*row[:4]) for row in rows), [i for i in nowhere if not words[i].optional]
+    hits = (
+        KeywordHit(path, index, score, matched, tuple(further))
+        for path, index, score, matched, further, _ in rows
+    )
+    return tuple(hits), sorted(nowhere)
 
 
 def _list_strict(
@@ -290,6 +344,9 @@ def _list_strict(
 def _match_literally(
     conn: Connection, query: str, count: int, allowed: Sequence[int] | None
 ) -> tuple[KeywordHit, ...]:
-    text = re.sub(r"([\\%_])", r"\\\1", query.strip('"'))
-    values = {"text": text, "count": count, "allowed": None if allowed is None else list(allowed)}
+    written = re.findall(r"\w+", query)[:MOST_LITERAL]
+    if not written:
+        return ()
+    pattern = r"\m" + r"\W+".join(written) + r"\M"
+    values = {"pattern": pattern, "count": count, "allowed": None if allowed is None else list(allowed)}
     return tuple(KeywordHit(*row) for row in conn.execute(LITERAL, values).fetchall())

@@ -8,9 +8,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from obsidian_rag.analysis import LONGEST_TERM, analyze, list_trigrams
+from obsidian_rag.analysis import LONGEST_TERM, analyze, list_keys, list_trigrams
 from obsidian_rag.postgres import Connection
 
 NameMatch = Literal["exact_title", "alias", "heading", "title_phrase", "alias_phrase", "fuzzy_title"]
@@ -18,10 +18,11 @@ NameMatch = Literal["exact_title", "alias", "heading", "title_phrase", "alias_ph
 LEAST_RUN = 2  # words that part of a name must have to mean it
 LEAST_SIMILARITY = 0.72  # of a misspelt word to the word meant: two slips in seven letters
 FUZZY_CANDIDATES = 200
+NEARLY_AS_LIKE = 0.9  # of the likest name; others are not what was meant
 
 EXACT = """
 SELECT n.file_path, m.kind, m.name FROM note_names m JOIN notes n ON n.id = m.note_id
-WHERE md5(m.key) = md5(%(key)s) AND m.key = %(key)s
+WHERE md5(m.key) IN (SELECT md5(k) FROM unnest(%(keys)s::text[]) AS k) AND m.key = ANY(%(keys)s::text[])
     AND (%(allowed)s::int[] IS NULL OR n.id = ANY(%(allowed)s::int[]))
 ORDER BY n.file_path LIMIT %(count)s
 """
@@ -55,18 +56,19 @@ def search_names(
     conn: Connection, query: str, count: int, content_words: int, allowed: Sequence[int] | None = None
 ) -> list[NameHit]:
     """Notes named by the query, best first. `content_words` is how many of its words are not stop words."""
-    key = analyze(query.strip("\"' ?!.")).key
-    if not key or len(key) > 2 * LONGEST_TERM:
+    keys = list_keys(query.strip("\"' ?!."))
+    if not keys or len(keys[0]) > 2 * LONGEST_TERM:
         return []
-    asked = {"key": key, "words": key.split(), "count": count, "allowed": _as_list(allowed)}
-    exact = conn.execute(EXACT, asked).fetchall()
+    exact = conn.execute(EXACT, {"keys": list(keys), "count": count, "allowed": _as_list(allowed)}).fetchall()
     for kind, match in (("title", "exact_title"), ("alias", "alias"), ("heading", "heading")):
         hits = [NameHit(path, match, name) for path, k, name in exact if k == kind]  # type: ignore[arg-type]
         if hits:
             return _once(hits)
-    if min(len(key.split()), content_words) < LEAST_RUN:
-        return []
-    rows = conn.execute(PHRASE, asked).fetchall()
+    rows: list[Any] = []
+    for key in keys:
+        if not rows and min(len(key.split()), content_words) >= LEAST_RUN:
+            asked = {"key": key, "words": key.split(), "count": count, "allowed": _as_list(allowed)}
+            rows = conn.execute(PHRASE, asked).fetchall()
     return _once(
         [
             NameHit(path, "title_phrase" if kind == "title" else "alias_phrase", name)
@@ -93,7 +95,7 @@ def search_similar_names(
         if similarity:
             scored.append((similarity, NameHit(path, "fuzzy_title", name)))
     scored.sort(key=lambda pair: (-pair[0], len(pair[1].name), pair[1].file_path))
-    return _once([hit for _, hit in scored])[:count]
+    return _once([hit for similarity, hit in scored if similarity >= NEARLY_AS_LIKE * scored[0][0]])[:count]
 
 
 def _compare(words: Sequence[str], misspelt: set[str], named: Sequence[str]) -> float:

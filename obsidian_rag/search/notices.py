@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from obsidian_rag.models import Hit
 from obsidian_rag.postgres import Connection
 from obsidian_rag.search.evidence import CERTAIN, STRONG, is_sure
-from obsidian_rag.search.query import Request
+from obsidian_rag.search.query import Request, read_operators
 from obsidian_rag.search.retrieval import Retrieved
 
 INDEX_STATE = """
@@ -55,6 +55,12 @@ def explain_nothing(conn: Connection, request: Request, allowed: Sequence[int] |
         return ("No note passes the filters. Leave one out.",)
     if not has_chunks:
         return ("The notes in the index hold no text.",)
+    operators = read_operators(request.query)
+    if operators and operators.required:
+        return (
+            f"No passage fits {operators.required} as it is written. Leave out the quotes or the minus to"
+            " search for the words.",
+        )
     if request.mode == "keyword":
         return ("No note holds any of these words. Try mode=hybrid, or other words.",)
     return ("No note matches.",)

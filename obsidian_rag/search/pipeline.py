@@ -16,10 +16,12 @@ from obsidian_rag.search.dates import read_period
 from obsidian_rag.search.evidence import CreateSafety, find_evidence, judge_creation
 from obsidian_rag.search.filters import find_allowed
 from obsidian_rag.search.fusion import Fused, fuse
-from obsidian_rag.search.neighbors import add_neighbors
+from obsidian_rag.search.neighbors import add_neighbors, add_passages
 from obsidian_rag.search.notices import describe_index, explain_nothing, explain_weakness
-from obsidian_rag.search.query import Intent, Mode, Request, classify_intent
+from obsidian_rag.search.query import Intent, Mode, Request, apply_fusion, classify_intent
 from obsidian_rag.search.retrieval import Retrieved, retrieve
+
+WITHOUT_EMBEDDER = "Answered by keywords only, without the embedder"  # how the notice of it begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,15 @@ def search(reader: IndexReader, request: Request) -> Answer:
     """Answer a request. Raises EmbedderError in vector mode where the query cannot be embedded, and
     DatabaseError; in hybrid mode a missing embedder is a notice.
     """
-    vector, notices = _embed(reader, request)
+    request = apply_fusion(request, reader.search_fusion)
+    vector, notices = embed(reader, request)
     return reader.run(lambda conn: _answer(conn, request, vector, notices))
 
 
-def _embed(reader: IndexReader, request: Request) -> tuple[Vector | None, tuple[str, ...]]:
+def embed(reader: IndexReader, request: Request) -> tuple[Vector | None, tuple[str, ...]]:
+    """The query's vector where the request wants one, and a notice where it cannot be had. Raises
+    EmbedderError in vector mode.
+    """
     if request.mode == "keyword" or "vector" in request.without:
         return None, ()
     try:
@@ -54,7 +60,7 @@ def _embed(reader: IndexReader, request: Request) -> tuple[Vector | None, tuple[
     except (EmbedderError, IndexMismatch) as exc:
         if request.mode == "vector":
             raise
-        return None, (f"Answered by keywords only, without the embedder: {exc}",)
+        return None, (f"{WITHOUT_EMBEDDER}: {exc}",)
 
 
 def _answer(conn: Connection, request: Request, vector: Vector | None, notices: tuple[str, ...]) -> Answer:
@@ -66,8 +72,10 @@ def _answer(conn: Connection, request: Request, vector: Vector | None, notices: 
     hits = _load_hits(conn, fused, retrieved)
     notices = (*notices, *retrieved.notices, *describe_index(conn))
     notices += explain_weakness(hits, retrieved) if hits else explain_nothing(conn, request, allowed)
-    results = hits if "neighbors" in request.without else add_neighbors(conn, hits)
-    return Answer(request.query, request.mode, intent, tuple(results), notices, judge_creation(hits))
+    safety = judge_creation(hits)
+    if "neighbors" not in request.without:
+        hits = add_neighbors(conn, add_passages(conn, hits, retrieved))
+    return Answer(request.query, request.mode, intent, tuple(hits), notices, safety)
 
 
 # A note found by its name may hold no text; it is an answer all the same.

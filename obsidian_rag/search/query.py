@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Literal, get_args
 
@@ -12,6 +13,11 @@ from obsidian_rag.errors import QueryError
 
 Mode = Literal["hybrid", "vector", "keyword"]
 Intent = Literal["exact", "entity", "question", "temporal", "general"]
+
+# What a measurement can leave out: retrievers, parts of the keyword score, and what follows them.
+STAGES = ("vector", "keyword", "names", "dates", "calibration", "compounds", "note", "neighbors")
+# What plain RRF of words and vectors does without.
+BESIDE_PLAIN_RRF = frozenset({"calibration", "names", "dates"})
 
 MOST_RESULTS = 50
 MOST_CHARACTERS = 4000  # of a query; a longer one is a text pasted by mistake
@@ -63,11 +69,13 @@ class Request:
 class Operators:
     """A query with operators. `web` is all of it, analysed, for websearch_to_tsquery; `required` only its
     phrases and exclusions; `scored` the words that count for the ranking, those of phrases included.
+    `excludes` tells whether there are exclusions.
     """
 
     web: str
     required: str
     scored: str
+    excludes: bool
 
 
 def make_request(
@@ -93,7 +101,70 @@ def make_request(
         raise QueryError(f"limit is {limit}", f"Use a number from 1 to {MOST_RESULTS}.")
     if intent is not None and intent not in get_args(Intent):
         raise QueryError(f"intent is {intent!r}", f"Use one of {', '.join(get_args(Intent))}.")
+    unknown = sorted(without - set(STAGES))
+    if unknown:
+        raise QueryError(f"There is no stage {unknown[0]!r}", f"Leave out some of {', '.join(STAGES)}.")
     return Request(text, mode, limit, filters or Filters(), intent, without)  # type: ignore[arg-type]
+
+
+def apply_fusion(request: Request, fusion: str) -> Request:
+    """The request under the setting SEARCH_FUSION."""
+    return replace(request, without=request.without | BESIDE_PLAIN_RRF) if fusion == "rrf" else request
+
+
+def make_filters(
+    folder: str | None = None,
+    tags: Sequence[str] | None = None,
+    properties: Sequence[str] | None = None,
+    after: str | None = None,
+    before: str | None = None,
+) -> Filters:
+    """Filters from what an agent or a person wrote: properties as `key=value`, days as 2025-09-30.
+
+    Raises QueryError with what to write instead.
+    """
+    filters = Filters(
+        folder=_clean(folder or "", "folder").strip("/") or None,
+        tags=tuple(_read_tag(tag) for tag in tags or ()),
+        properties=tuple(_read_property(written) for written in properties or ()),
+        after=_read_day("after", after),
+        before=_read_day("before", before),
+    )
+    if filters.after and filters.before and filters.after > filters.before:
+        raise QueryError(
+            f"after is {after}, later than before, which is {before}",
+            "Exchange them; both days are included.",
+        )
+    return filters
+
+
+def _read_tag(written: str) -> str:
+    tag = _clean(written, "tag").lstrip("#").strip("/")
+    if not tag:
+        raise QueryError(f"tag is {written!r}", "Write a tag's name, with or without #.")
+    return tag
+
+
+def _read_property(written: str) -> tuple[str, str]:
+    key, sign, value = _clean(written, "property").partition("=")
+    if not (sign and key.strip() and value.strip()):
+        raise QueryError(f"property is {written!r}", "Write it as key=value, for example status=done.")
+    return key.strip(), value.strip()
+
+
+def _read_day(name: str, written: str | None) -> date | None:
+    if not written:
+        return None
+    try:
+        return date.fromisoformat(written.strip())
+    except ValueError as exc:
+        raise QueryError(f"{name} is {written!r}", "Write a day as year-month-day: 2025-09-30.") from exc
+
+
+def _clean(text: str, name: str) -> str:
+    if re.search("[\0\ud800-\udfff]", text):
+        raise QueryError(f"{name} is {text!r}, with a character that no note holds", "Leave it out.")
+    return text.strip()
 
 
 def classify_intent(query: str, names_a_note: bool = False, names_a_date: bool = False) -> Intent:
@@ -133,4 +204,7 @@ def read_operators(query: str) -> Operators | None:
             found = True
         if not minus:
             scored.append(written)
-    return Operators(" ".join(parts), " ".join(required), " ".join(scored)) if found else None
+    if not found:
+        return None
+    excludes = any(part.startswith("-") for part in required)
+    return Operators(" ".join(parts), " ".join(required), " ".join(scored), excludes)

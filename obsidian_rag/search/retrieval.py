@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from obsidian_rag.embedding import Vector
 from obsidian_rag.models import Calibration
 from obsidian_rag.postgres import Connection
-from obsidian_rag.search.dates import Period
-from obsidian_rag.search.keyword import KeywordResult, search_keywords
+from obsidian_rag.search.dates import Period, is_date_word
+from obsidian_rag.search.keyword import KeywordResult, list_configs, search_keywords
 from obsidian_rag.search.names import NameHit, search_names, search_similar_names
-from obsidian_rag.search.query import Request
-from obsidian_rag.search.vector import VectorHit, find_cosines, search_vectors
+from obsidian_rag.search.query import Request, read_operators
+from obsidian_rag.search.vector import Required, VectorHit, find_cosines, keep_best, search_chunks
 
 # Notes asked of each retriever, as a multiple of the notes wanted; chunks are asked for twice as deep, since
 # several of one note count once.
@@ -36,7 +36,7 @@ ORDER BY note_date IS NULL, coalesce(note_date, modified_at::date) DESC, file_pa
 @dataclass(frozen=True, slots=True)
 class Retrieved:
     """What the retrievers found, each best first. `cosines` and `keywords` also hold notes that only the
-    other of the two listed.
+    other of the two listed. `near_chunks` are all chunks that the vector retriever found.
     """
 
     vector: Sequence[VectorHit]
@@ -47,6 +47,7 @@ class Retrieved:
     calibration: Calibration
     has_vector: bool
     notices: tuple[str, ...]
+    near_chunks: Sequence[VectorHit] = ()
 
     def best_chunk(self, file_path: str) -> int:
         """The chunk of a note to show: that with most of the words, else the nearest, else the first."""
@@ -55,6 +56,18 @@ class Retrieved:
         if found and near and found.matched < self.keyword.words / 2:
             return near.chunk_index
         return found.chunk_index if found else near.chunk_index if near else 0
+
+    def further_chunks(self, file_path: str, least_cosine: float) -> list[int]:
+        """Other chunks of a note that answer by themselves: that with most of the words, and near ones. Those
+        beside the best chunk are left out, since they are shown as its neighbours.
+        """
+        found = next((hit for hit in self.keyword.hits if hit.file_path == file_path), None)
+        words = [found.chunk_index, *found.further] if found else []
+        near = [
+            h.chunk_index for h in self.near_chunks if h.file_path == file_path and h.cosine >= least_cosine
+        ]
+        best = self.best_chunk(file_path)
+        return [index for index in dict.fromkeys([*words, *near]) if abs(index - best) > 1]
 
 
 def retrieve(
@@ -66,7 +79,13 @@ def retrieve(
 ) -> Retrieved:
     """Run the retrievers of the request's mode within the note ids `allowed`."""
     count = DEPTH * request.limit
-    vector_hits = [] if vector is None else search_vectors(conn, vector, 2 * count, allowed)[:count]
+    operators = read_operators(request.query)
+    required = None
+    if operators and operators.required:
+        required = Required(operators.required, tuple(list_configs(conn)))
+    depth = CHUNK_DEPTH * request.limit
+    chunks = [] if vector is None else search_chunks(conn, vector, depth, allowed, required)
+    vector_hits = keep_best(chunks)[:count]
     keyword, names = KeywordResult((), 0), []
     if request.mode != "vector":
         also = [hit.file_path for hit in vector_hits]
@@ -76,10 +95,15 @@ def retrieve(
             )
         if "names" not in request.without:
             names = find_names(conn, request.query, count, keyword, allowed)
-    dated = find_dated(conn, period, allowed) if period and "dates" not in request.without else []
+    dated = (
+        find_dated(conn, period, allowed)
+        if period and required is None and "dates" not in request.without
+        else []
+    )
     cosines = {hit.file_path: hit for hit in vector_hits}
     if vector is not None and request.mode == "hybrid":
-        others = [hit.file_path for hit in keyword.hits if hit.file_path not in cosines]
+        # What the operators leave has its vectors already; another chunk of the note may be excluded.
+        others = [h.file_path for h in keyword.hits if h.file_path not in cosines and required is None]
         cosines |= {hit.file_path: hit for hit in find_cosines(conn, vector, others)}
     row = conn.execute(CALIBRATION).fetchone()
     return Retrieved(
@@ -90,7 +114,8 @@ def retrieve(
         cosines,
         Calibration(*row) if row else UNMEASURED,
         vector is not None,
-        _describe(keyword, request),
+        _describe(keyword, request, period),
+        chunks,
     )
 
 
@@ -98,6 +123,9 @@ def find_names(
     conn: Connection, query: str, count: int, keyword: KeywordResult, allowed: Sequence[int] | None
 ) -> list[NameHit]:
     """Notes named by the query; with a slip of the pen only where exact matching has nothing."""
+    operators = read_operators(query)
+    if operators and operators.excludes:
+        return []
     found = search_names(conn, query, count, keyword.words, allowed)
     if found or not keyword.unknown:
         return found
@@ -114,9 +142,10 @@ def find_dated(conn: Connection, period: Period, allowed: Sequence[int] | None) 
     return [row[0] for row in conn.execute(DATED, values).fetchall()]
 
 
-def _describe(keyword: KeywordResult, request: Request) -> tuple[str, ...]:
+def _describe(keyword: KeywordResult, request: Request, period: Period | None) -> tuple[str, ...]:
     if keyword.loosened and keyword.hits:
         return ("No passage holds the query as written; these hold its quotes, or some of its words.",)
-    if keyword.unknown and request.mode != "vector":
-        return (f"Not found anywhere: {', '.join(keyword.unknown)}.",)
+    unknown = [word for word in keyword.unknown if period is None or not is_date_word(word)]
+    if unknown and request.mode != "vector":
+        return (f"Not found anywhere: {', '.join(unknown)}.",)
     return ()

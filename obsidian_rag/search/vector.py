@@ -35,6 +35,18 @@ WITH allowed AS MATERIALIZED (
 SELECT file_path, chunk_index, 1 - ({distance}) AS cosine
 FROM allowed ORDER BY {distance} LIMIT %(count)s
 """)
+# Phrases and exclusions hold for chunks found by meaning too; what they leave is read whole.
+NEAREST_FITTING = sql.SQL("""
+WITH fitting AS MATERIALIZED (
+    SELECT d.file_path, d.chunk_index, d.embedding
+    FROM unnest(%(configs)s::text[]) AS c (config)
+    JOIN notes n ON n.fts_config = c.config
+    JOIN documents d USING (file_path)
+    WHERE d.search_tsv @@ websearch_to_tsquery(c.config::regconfig, %(required)s::text)
+        AND (%(allowed)s::int[] IS NULL OR n.id = ANY(%(allowed)s::int[])))
+SELECT file_path, chunk_index, 1 - ({distance}) AS cosine
+FROM fitting ORDER BY {distance} LIMIT %(count)s
+""")
 BEST_OF_NOTES = sql.SQL("""
 SELECT DISTINCT ON (file_path) file_path, chunk_index, 1 - ({distance}) AS cosine
 FROM documents WHERE file_path = ANY(%(paths)s)
@@ -46,7 +58,7 @@ HALFVEC_DISTANCE = sql.SQL("embedding::halfvec({n}) <=> %(vector)s::halfvec({n})
 
 @dataclass(frozen=True, slots=True)
 class VectorHit:
-    """A note's nearest chunk; `cosine` lies in [-1, 1]."""
+    """A chunk near to the query; `cosine` lies in [-1, 1]."""
 
     file_path: str
     chunk_index: int
@@ -57,18 +69,49 @@ def search_vectors(
     conn: Connection, vector: Vector, count: int, allowed: Sequence[int] | None = None
 ) -> list[VectorHit]:
     """The notes of the `count` nearest chunks, each once, best first, within the note ids `allowed`."""
-    if allowed is None:
+    return keep_best(search_chunks(conn, vector, count, allowed))
+
+
+def keep_best(chunks: Sequence[VectorHit]) -> list[VectorHit]:
+    """The first chunk of each note."""
+    return list({hit.file_path: hit for hit in reversed(chunks)}.values())[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """Phrases and exclusions for websearch_to_tsquery, and the configurations to read them in."""
+
+    web: str
+    configs: tuple[str, ...]
+
+
+def search_chunks(
+    conn: Connection,
+    vector: Vector,
+    count: int,
+    allowed: Sequence[int] | None = None,
+    required: Required | None = None,
+) -> list[VectorHit]:
+    """The `count` nearest chunks, best first, within the note ids `allowed` and what `required` leaves."""
+    if required is not None:
+        statement = NEAREST_FITTING
+    elif allowed is None:
         statement = NEAREST
     else:
         statement = NEAREST_READ_WHOLE if len(allowed) <= READ_WHOLE else NEAREST_ALLOWED
-    values = {"vector": vector, "count": count, "allowed": None if allowed is None else list(allowed)}
+    values = {
+        "vector": vector,
+        "count": count,
+        "allowed": None if allowed is None else list(allowed),
+        "required": required.web if required else "",
+        "configs": list(required.configs) if required else [],
+    }
     with conn.transaction():
         ef_search = min(max(count, LEAST_EF_SEARCH), MOST_EF_SEARCH)
         conn.execute("SELECT set_config('hnsw.ef_search', %s, true)", (str(ef_search),))
         rows = conn.execute(statement.format(distance=_distance(vector)), values).fetchall()
     # The scan may hand over neighbours in nearly the right order; ties go by path.
-    hits = sorted((VectorHit(*row) for row in rows), key=lambda h: (-h.cosine, h.file_path, h.chunk_index))
-    return list({hit.file_path: hit for hit in reversed(hits)}.values())[::-1]
+    return sorted((VectorHit(*row) for row in rows), key=lambda h: (-h.cosine, h.file_path, h.chunk_index))
 
 
 def find_cosines(conn: Connection, vector: Vector, paths: Sequence[str]) -> list[VectorHit]:

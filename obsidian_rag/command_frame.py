@@ -1,0 +1,173 @@
+"""What all commands share: options for settings and filters, JSON on stdout, errors with exit codes.
+
+Exit codes: 0 done; 1 done, but some notes failed; 2 could not be done.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from obsidian_rag.config import EMBEDDERS, FUSIONS, NAMES, Settings, load_settings
+from obsidian_rag.errors import ObsidianRagError
+
+if TYPE_CHECKING:
+    from obsidian_rag.index_reader import IndexReader
+
+SETTING_OPTIONS: tuple[tuple[str, str, str], ...] = (
+    ("--vault", "VAULT_PATH", "The vault's folder; several with distinct names separated by ':'."),
+    ("--database-url", "DATABASE_URL", "PostgreSQL with pgvector. Without it: the embedded server."),
+    ("--data-dir", "OBSIDIAN_RAG_DATA", "Where the embedded server keeps its data."),
+    ("--ollama-url", "OLLAMA_URL", "Where Ollama answers."),
+    ("--embed-model", "EMBED_MODEL", "The embedding model."),
+    ("--embedder", "EMBEDDER", f"One of {', '.join(EMBEDDERS)}."),
+    ("--fts-config", "FTS_CONFIG", "PostgreSQL's text search configuration."),
+    ("--search-fusion", "SEARCH_FUSION", f"How hybrid joins its lists: {' or '.join(FUSIONS)}."),
+)
+
+Command = Callable[..., Any]
+COULD_NOT_RUN = 2
+INTERRUPTED = 130  # as a shell reports SIGINT
+STOPPED = (129, 143)  # SIGHUP and SIGTERM, see leave_on_sigterm
+# Where a command keeps what its JSON document holds if it fails.
+FAILURE = "obsidian_rag.failure"
+
+
+def with_settings(command: Command) -> Command:
+    """Give a command the options for settings; it gets the merged `settings`. Errors end with exit code 2."""
+
+    @functools.wraps(command)
+    def wrapped(**arguments: Any) -> Any:
+        flags = {name: arguments.pop(name.lower()) for name in NAMES}
+        named = arguments.pop("vault_argument", None)
+        as_json = arguments.get("json_", False)
+        try:
+            if named:
+                flags["VAULT_PATH"] = named
+            settings = load_settings(os.environ, flags, Path.cwd())
+            if not arguments.get("quiet"):
+                for notice in settings.notices:
+                    click.echo(notice, err=True)
+            return command(settings=settings, **arguments)
+        except ObsidianRagError as exc:
+            fail(as_json, exc.message, exc.mend)
+        except KeyboardInterrupt:
+            fail(as_json, "Interrupted", "What was stored stays; run it again to go on.", INTERRUPTED)
+        except SystemExit as exc:
+            if exc.code in STOPPED and "json_" in arguments:
+                code = int(exc.code)
+                fail(as_json, f"Stopped by signal {code - 128}", "Run it again to go on.", code)
+            raise
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except Exception as exc:  # Python's own exit code would be 1, which says that only some notes failed
+            if isinstance(exc, OSError) and exc.errno == errno.EPIPE:
+                raise
+            traceback.print_exc()
+            fail(
+                as_json, f"{type(exc).__name__}: {exc}", "This is a fault of obsidian-rag; please report it."
+            )
+
+    for flag, name, text in reversed(SETTING_OPTIONS):
+        wrapped = click.option(flag, name.lower(), metavar="TEXT", help=f"{text} [{name}]")(wrapped)
+    return wrapped
+
+
+json_option = click.option("--json", "json_", is_flag=True, help="One JSON document on stdout, no more.")
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout, in UTF-8 whatever the locale."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    # A lone surrogate, from a file name, becomes \\udc80: so JSON writes it too.
+    click.echo(text.encode("utf-8", "backslashreplace"))
+
+
+def fail(as_json: bool, message: str, mend: str, code: int = COULD_NOT_RUN) -> NoReturn:
+    """Say why the command could not do its work, on stderr and if wanted as JSON, and end the program."""
+    if as_json:
+        shown = click.get_current_context().meta.get(FAILURE, {"status": "failed"})
+        print_json(shown | {"error": message, "mend": mend})
+    click.echo(f"Error: {ObsidianRagError(message, mend)}", err=True)
+    sys.exit(code)
+
+
+def failing_as(shown: Mapping[str, Any]) -> Callable[[Command], Command]:
+    """Let a command's JSON document hold `shown` if it fails, so that it has the same keys as otherwise."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapped(**arguments: Any) -> Any:
+            click.get_current_context().meta[FAILURE] = shown
+            return command(**arguments)
+
+        return wrapped
+
+    return decorate
+
+
+class JsonGroup(click.Group):
+    """A group whose commands answer `--json` with a document even where their arguments cannot be read."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["obsidian_rag.json"] = "--json" in args
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as exc:
+            if ctx.meta["obsidian_rag.json"]:
+                print_json({"status": "failed", "error": exc.format_message(), "mend": "See --help."})
+            raise
+
+
+@contextmanager
+def open_reader(settings: Settings) -> Iterator[IndexReader]:
+    """The index for reading, closed at the end."""
+    from obsidian_rag.index_reader import IndexReader
+
+    reader = IndexReader(settings, lambda text: click.echo(text, err=True))
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def with_filters(command: Command) -> Command:
+    """Give a command the options that say which notes may answer; it gets them as `filters`."""
+
+    @functools.wraps(command)
+    def wrapped(**arguments: Any) -> Any:
+        from obsidian_rag.search.query import make_filters
+
+        given = {name: arguments.pop(name) for name in ("folder", "tags", "properties", "after", "before")}
+        return command(filters=make_filters(**given), **arguments)
+
+    for option in (
+        click.option("--before", metavar="DATE", help="Only notes of this day or earlier."),
+        click.option("--after", metavar="DATE", help="Only notes of this day or later, as 2025-09-30."),
+        click.option(
+            "--property",
+            "properties",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Only notes with this property; may be repeated.",
+        ),
+        click.option(
+            "--tag", "tags", multiple=True, help="Only notes with this tag or one below it; may be repeated."
+        ),
+        click.option("--folder", help="Only notes in this folder or below it."),
+    ):
+        wrapped = option(wrapped)
+    return wrapped

@@ -1,0 +1,338 @@
+"""Why a note is not higher in a search: where each retriever ranks it among all notes, and what is above."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from obsidian_rag.catalog import find_note
+from obsidian_rag.config import Vault
+from obsidian_rag.diagnosis import Diagnosis, Place, Rival, WordUse
+from obsidian_rag.embedding import Vector
+from obsidian_rag.errors import NoteNotFound, VaultError
+from obsidian_rag.index_reader import IndexReader
+from obsidian_rag.postgres import Connection
+from obsidian_rag.search.dates import read_period
+from obsidian_rag.search.filters import find_allowed
+from obsidian_rag.search.fusion import WORDS_WEIGHT, Fused, fuse, rank_calibrated
+from obsidian_rag.search.keyword import read_words, search_keywords
+from obsidian_rag.search.pipeline import embed
+from obsidian_rag.search.query import Filters, Request, apply_fusion, classify_intent
+from obsidian_rag.search.retrieval import DEPTH, Retrieved, find_names, retrieve
+from obsidian_rag.search.vector import VectorHit
+from obsidian_rag.vault import walk
+
+EVERY = 1_000_000  # notes: more than an index holds
+ABOVE = 5  # notes above the target that are told
+LITTLE_TRUST = 0.5  # of vectors, under which words decide
+
+
+NEAREST_OF_ALL = """
+SELECT DISTINCT ON (d.file_path) d.file_path, d.chunk_index, 1 - (d.embedding <=> %(vector)s) AS cosine
+FROM documents d LEFT JOIN notes n USING (file_path)
+WHERE %(allowed)s::int[] IS NULL OR n.id = ANY(%(allowed)s::int[])
+ORDER BY d.file_path, d.embedding <=> %(vector)s, d.chunk_index
+"""
+WORD_USES = """
+SELECT w.place::int, count(DISTINCT p.note_id), coalesce(bool_or(p.note_id = %(note)s), FALSE),
+       coalesce(bool_or(p.note_id = %(note)s AND p.chunk_index = %(chunk)s), FALSE)
+FROM unnest(%(places)s::int[], %(lexemes)s::text[]) AS w (place, lexeme) LEFT JOIN postings p USING (lexeme)
+GROUP BY w.place ORDER BY w.place
+"""
+BEST_CHUNK = """
+SELECT chunk_index, coalesce(heading_path, '') AS heading_path, start_line, end_line
+FROM documents WHERE file_path = %s AND chunk_index = %s
+"""
+
+
+def diagnose_target(
+    reader: IndexReader, request: Request, target: str, vaults: Sequence[Vault] = ()
+) -> Diagnosis:
+    """Why the note `target` is where it is for a request. A note that the index lacks is a finding, not an
+    error. Raises EmbedderError in vector mode, QueryError for a path that is none.
+    """
+    request = apply_fusion(request, reader.search_fusion)
+    try:
+        file_path = reader.run(lambda conn: find_note(conn, target))
+    except NoteNotFound as exc:
+        absence = str(exc)
+        findings = reader.run(lambda conn: _explain_absence(conn, target, vaults) or (absence,))
+        intent = request.intent or classify_intent(request.query)
+        return Diagnosis(
+            request.query, target, request.mode, intent, request.limit, indexed=False, findings=findings
+        )
+    vector, notices = embed(reader, request)
+    return reader.run(lambda conn: _diagnose(conn, request, file_path, vector, notices))
+
+
+def _diagnose(
+    conn: Connection, request: Request, target: str, vector: Vector | None, notices: tuple[str, ...]
+) -> Diagnosis:
+    allowed = find_allowed(conn, request.filters)
+    period = read_period(request.query, datetime.now(UTC).astimezone().date())
+    retrieved = retrieve(conn, request, vector, allowed, period)
+    intent = request.intent or classify_intent(request.query, bool(retrieved.names), period is not None)
+    fused = fuse(retrieved, request, intent)
+    deep = _retrieve_all(conn, request, vector, allowed, retrieved)
+    places = _find_places(target, request, retrieved, deep)
+    chunk = conn.execute(BEST_CHUNK, (target, deep.best_chunk(target))).fetchone()
+    best_chunk = (
+        dict(zip(("chunk_index", "heading_path", "start_line", "end_line"), chunk, strict=True))
+        if chunk
+        else None
+    )
+    words = _find_words(conn, request, target, deep.best_chunk(target))
+    rank = next((place for place, note in enumerate(fused, 1) if note.file_path == target), None)
+    above = fused[: rank - 1] if rank else fused
+    rivals = tuple(
+        Rival(
+            note.file_path,
+            place,
+            round(note.score, 6),
+            note.ranks,
+            _explain_rival(note, target, deep, places),
+        )
+        for place, note in enumerate(above[:ABOVE], 1)
+    )
+    diagnosis = Diagnosis(
+        query=request.query,
+        target=target,
+        mode=request.mode,
+        intent=intent,
+        limit=request.limit,
+        indexed=True,
+        rank=rank,
+        score=round(fused[rank - 1].score, 6) if rank else None,
+        g=retrieved.calibration.g,
+        retrievers=places,
+        words=words,
+        best_chunk=best_chunk,
+        above=rivals,
+        notices=(*notices, *retrieved.notices),
+    )
+    return replace(diagnosis, findings=_find_reasons(conn, request, diagnosis, allowed, retrieved))
+
+
+def _retrieve_all(
+    conn: Connection,
+    request: Request,
+    vector: Vector | None,
+    allowed: Sequence[int] | None,
+    retrieved: Retrieved,
+) -> Retrieved:
+    """What the retrievers would give if they were asked for every note."""
+    near: list[VectorHit] = []
+    if vector is not None:
+        values = {"vector": vector, "allowed": None if allowed is None else list(allowed)}
+        near = [VectorHit(*row) for row in conn.execute(NEAREST_OF_ALL, values).fetchall()]
+        near.sort(key=lambda hit: (-hit.cosine, hit.file_path))
+    keyword, names = retrieved.keyword, retrieved.names
+    if request.mode != "vector" and "keyword" not in request.without:
+        keyword = search_keywords(conn, request.query, EVERY, allowed=allowed, without=request.without)
+    if request.mode != "vector" and "names" not in request.without:
+        names = find_names(conn, request.query, EVERY, keyword, allowed)
+    return replace(
+        retrieved, vector=near, keyword=keyword, names=names, cosines={hit.file_path: hit for hit in near}
+    )
+
+
+def _find_places(target: str, request: Request, retrieved: Retrieved, deep: Retrieved) -> dict[str, Place]:
+    places = {}
+    if deep.has_vector:
+        near = deep.cosines.get(target)
+        places["vector"] = _place(
+            target,
+            [hit.file_path for hit in deep.vector],
+            [hit.file_path for hit in retrieved.vector],
+            near.cosine if near else None,
+        )
+    if request.mode == "vector":
+        return places
+    words = next((hit for hit in deep.keyword.hits if hit.file_path == target), None)
+    places["keyword"] = _place(
+        target,
+        [hit.file_path for hit in deep.keyword.hits],
+        [hit.file_path for hit in retrieved.keyword.hits],
+        words.score if words else None,
+    )
+    if deep.has_vector and "calibration" not in request.without:
+        places["text"] = _place(
+            target, rank_calibrated(deep), rank_calibrated(retrieved), score_calibrated(target, deep)
+        )
+    name = next((hit for hit in deep.names if hit.file_path == target), None)
+    places["names"] = _place(
+        target,
+        [hit.file_path for hit in deep.names],
+        [hit.file_path for hit in retrieved.names],
+        None,
+        f"{name.match}: {name.name}" if name else "",
+    )
+    if deep.dated:
+        places["dates"] = _place(target, deep.dated, retrieved.dated, None)
+    return places
+
+
+def _place(
+    target: str, every: Sequence[str], listed: Sequence[str], score: float | None, detail: str = ""
+) -> Place:
+    rank = every.index(target) + 1 if target in every else None
+    return Place(rank, None if score is None else round(score, 4), len(every), target in listed, detail)
+
+
+def score_calibrated(file_path: str, deep: Retrieved) -> float | None:
+    """The sum that `rank_calibrated` ranks by; None for a note that has neither words nor a vector."""
+    words = next((hit.score for hit in deep.keyword.hits if hit.file_path == file_path), None)
+    near = deep.cosines.get(file_path)
+    if words is None and near is None:
+        return None
+    g = deep.calibration.g
+    lowest = min((hit.cosine for hit in deep.cosines.values()), default=0.0)
+    return g * (near.cosine if near else lowest) + WORDS_WEIGHT * (words or 0.0)
+
+
+def _find_words(conn: Connection, request: Request, target: str, chunk: int) -> tuple[WordUse, ...]:
+    if request.mode == "vector":
+        return ()
+    words = read_words(conn, request.query)
+    note = conn.execute("SELECT id FROM notes WHERE file_path = %s", (target,)).fetchone()
+    asked = [(place, lexeme) for place, word in enumerate(words.values()) for lexeme in word.lexemes]
+    values = {
+        "note": note[0] if note else None,
+        "chunk": chunk,
+        "places": [place for place, _ in asked],
+        "lexemes": [lexeme for _, lexeme in asked],
+    }
+    spelled = list(words)
+    return tuple(
+        WordUse(spelled[place], in_note, in_chunk, notes)
+        for place, notes, in_note, in_chunk in conn.execute(WORD_USES, values).fetchall()
+    )
+
+
+def _explain_rival(note: Fused, target: str, deep: Retrieved, places: dict[str, Place]) -> str:
+    """By which list a note stands above the target."""
+    name = next((hit for hit in deep.names if hit.file_path == note.file_path), None)
+    own = places.get("names")
+    if name and not (own and own.rank):
+        return f"the query is its name ({name.match}: {name.name})"
+    better = [
+        f"{name} {note.ranks[name]} against {place.rank or 'none'}"
+        for name, place in places.items()
+        if name in note.ranks and (place.rank is None or note.ranks[name] < place.rank)
+    ]
+    return ", ".join(better) if better else "the sum over the lists"
+
+
+def _find_reasons(
+    conn: Connection,
+    request: Request,
+    found: Diagnosis,
+    allowed: Sequence[int] | None,
+    retrieved: Retrieved,
+) -> tuple[str, ...]:
+    """What keeps the note from being first, and what would help."""
+    excluded = _explain_filters(conn, request.filters, found.target, allowed)
+    if excluded:
+        return excluded
+    if found.best_chunk is None and found.rank != 1:
+        return ("The note holds no text; only its name or an alias can find it.",)
+    if found.rank == 1:
+        return ("It is the first result.",)
+    reasons = []
+    if found.rank is None:
+        depth = DEPTH * request.limit
+        reasons.append(
+            f"No retriever has it among its first {depth} notes, so it is not in the answer at all."
+        )
+    elif found.rank > request.limit:
+        reasons.append(f"It is result {found.rank}; a limit of {found.rank} would show it.")
+    else:
+        reasons.append(f"It is result {found.rank}.")
+    reasons += _explain_words(found, retrieved)
+    reasons += _explain_vectors(found)
+    return tuple(reasons)
+
+
+def _explain_words(found: Diagnosis, retrieved: Retrieved) -> list[str]:
+    reasons = []
+    held = [use.word for use in found.words if use.in_note]
+    lacking = [use for use in found.words if not use.in_note]
+    keyword = found.retrievers.get("keyword")
+    if keyword and keyword.rank is None and held and not retrieved.keyword.loosened:
+        reasons.append("It holds words of the query, but the quotes, OR or -words of the query leave it out.")
+    if lacking:
+        told = ", ".join(
+            f"{use.word} (in {use.notes} other notes)" if use.notes else f"{use.word} (in no note)"
+            for use in lacking
+        )
+        reasons.append(
+            f"It lacks these words of the query: {told}. As an alias or in its text they would help."
+        )
+    elif found.words and not all(use.in_chunk for use in found.words):
+        reasons.append("It holds every word of the query, but no single passage of it does.")
+    names = found.retrievers.get("names")
+    if names and names.rank is None:
+        reasons.append(
+            "Its title and aliases are not what the query says; asked by one of them it comes first."
+        )
+    return reasons
+
+
+def _explain_vectors(found: Diagnosis) -> list[str]:
+    place = found.retrievers.get("vector")
+    if place is None:
+        return ["It was ranked without vectors."] if found.mode == "hybrid" else []
+    reasons = []
+    if place.rank and not place.fused:
+        reasons.append(f"By nearness it is note {place.rank} of {place.found}: further down than is looked.")
+    if found.mode == "hybrid" and found.g is not None and found.g < LITTLE_TRUST:
+        reasons.append(
+            f"Vectors count little in this index (g = {found.g:g}): the model knows its notes badly."
+        )
+    return reasons
+
+
+def _explain_filters(
+    conn: Connection, filters: Filters, target: str, allowed: Sequence[int] | None
+) -> tuple[str, ...]:
+    row = conn.execute("SELECT id FROM notes WHERE file_path = %s", (target,)).fetchone()
+    if allowed is None or row is None or row[0] in allowed:
+        return ()
+    single = [
+        (f"it is not in the folder {filters.folder}", Filters(folder=filters.folder)),
+        *((f"it has no tag {tag}", Filters(tags=(tag,))) for tag in filters.tags),
+        *((f"its property {k} is not {v}", Filters(properties=((k, v),))) for k, v in filters.properties),
+        (f"its day is before {filters.after}", Filters(after=filters.after)),
+        (f"its day is after {filters.before}", Filters(before=filters.before)),
+    ]
+    return tuple(
+        f"The filters leave it out: {reason}."
+        for reason, alone in single
+        if alone and row[0] not in (find_allowed(conn, alone) or ())
+    )
+
+
+def _explain_absence(conn: Connection, target: str, vaults: Sequence[Vault]) -> tuple[str, ...]:
+    """Why a note is not in the index: it failed, it is left out, or it is new."""
+    reasons = [
+        f"The last run could not index {path} ({stage}): {error}"
+        for path, stage, error in conn.execute(
+            "SELECT file_path, stage, error FROM failures WHERE file_path IN (%s, %s)",
+            (target, f"{target}.md"),
+        ).fetchall()
+    ]
+    for vault in vaults:
+        try:
+            notes = walk(vault.root).notes
+        except VaultError as error:
+            reasons.append(str(error))
+            continue
+        for file in notes:
+            if vault.prefix + file.path not in (target, f"{target}.md"):
+                continue
+            if file.excluded:
+                reasons.append('The vault\'s own setting "Excluded files" leaves it out.')
+            elif not reasons:
+                reasons.append("The file is in the vault but not in the index. Run: obsidian-rag index")
+    return tuple(reasons)

@@ -1,0 +1,95 @@
+"""What a diagnosis says of one note and one query, and how it reads."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a retriever ranks the note among all it finds, from 1; None where it does not find it. `score` is
+    its own: cosine, BM25 over the query's greatest, or the calibrated sum. `fused` tells whether a search of
+    this limit looks so far down.
+    """
+
+    rank: int | None
+    score: float | None
+    found: int
+    fused: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WordUse:
+    """A word of the query: whether the note and its best chunk hold it, and how many notes do."""
+
+    word: str
+    in_note: bool
+    in_chunk: bool
+    notes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A note that stands above, and why."""
+
+    file_path: str
+    rank: int
+    score: float
+    ranks: dict[str, int]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Everything about one note and one query. `findings` say it in plain words, the weightiest first."""
+
+    query: str
+    target: str
+    mode: str
+    intent: str
+    limit: int
+    indexed: bool
+    rank: int | None = None
+    score: float | None = None
+    g: float | None = None
+    retrievers: dict[str, Place] = field(default_factory=dict)
+    words: tuple[WordUse, ...] = ()
+    best_chunk: dict[str, Any] | None = None
+    above: tuple[Rival, ...] = ()
+    findings: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `diagnose --json` prints."""
+        return asdict(self)
+
+
+def render_diagnosis(found: Diagnosis) -> str:
+    """A diagnosis for a terminal."""
+    lines = [f"# {found.target} for: {found.query}"]
+    lines += [f"> {notice}" for notice in found.notices]
+    if not found.indexed:
+        return "\n".join([*lines, "It is not in the index.", *(f"- {text}" for text in found.findings)])
+    place = f"{found.rank} (score {found.score:.4f})" if found.rank else "not among the candidates"
+    trust = f", g = {found.g:g}" if found.g is not None else ""
+    lines.append(f"Place: {place}; mode {found.mode}, intent {found.intent}{trust}")
+    for name, where in found.retrievers.items():
+        rank = f"{where.rank} of {where.found}" if where.rank else f"not among {where.found}"
+        score = f", score {where.score:.4f}" if where.score is not None else ""
+        beyond = "" if where.fused or not where.rank else ", deeper than a search looks"
+        lines.append(f"  {name:<8} {rank}{score}{beyond}{f' ({where.detail})' if where.detail else ''}")
+    if found.best_chunk:
+        chunk = found.best_chunk
+        where_ = f"lines {chunk['start_line']}-{chunk['end_line']}"
+        lines.append(
+            f"Best passage: chunk {chunk['chunk_index']}, {where_}, {chunk['heading_path'] or 'no heading'}"
+        )
+    for use in found.words:
+        held = "in the passage" if use.in_chunk else "in the note" if use.in_note else "MISSING"
+        lines.append(f"  {use.word:<16} {held}, in {use.notes} notes")
+    if found.above:
+        lines.append("Above it:")
+        lines += [f"  {r.rank}. {r.file_path} ({r.score:.4f}): {r.because}" for r in found.above]
+    return "\n".join([*lines, "Why:", *(f"- {text}" for text in found.findings)])
