@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from obsidian_rag.errors import NoteNotFound, QueryError
+from obsidian_rag.ledger import was_cut_short
 from obsidian_rag.postgres import Connection
 
 NEAREST = 5
@@ -62,6 +63,7 @@ class StoredText:
         }
 
 
+FAILED = "SELECT file_path, error FROM failures WHERE file_path IN (%(asked)s, %(asked)s || '.md') LIMIT 1"
 LINKED_ONLY = """
 SELECT 1 FROM note_links
 WHERE target_type = 'note' AND target_path IN (%(asked)s, %(asked)s || '.md') LIMIT 1
@@ -93,7 +95,7 @@ def find_note(conn: Connection, file_path: str) -> str:
     """The path in the index that is meant. Raises NoteNotFound with the nearest paths, also where several
     notes are meant equally, and QueryError for what cannot be a path.
     """
-    asked = _clean_path(file_path)
+    asked = _clean_path(_strip_vault(conn, file_path))
     folded = unicodedata.normalize("NFC", asked).lower()
     found = [row[0] for row in conn.execute(FIND_CLOSEST, {"asked": asked, "folded": folded}).fetchall()]
     if len(found) == 1:
@@ -103,6 +105,11 @@ def find_note(conn: Connection, file_path: str) -> str:
             f"{file_path!r} may be any of {len(found)} notes",
             "Use one of these paths: " + ", ".join(found),
             tuple(found),
+        )
+    failure = conn.execute(FAILED, {"asked": asked}).fetchone()
+    if failure:
+        raise NoteNotFound(
+            f"The note {failure[0]!r} could not be indexed: {failure[1]}", "Mend it, then: obsidian-rag index"
         )
     if conn.execute(LINKED_ONLY, {"asked": asked}).fetchone():
         raise NoteNotFound(
@@ -116,6 +123,17 @@ def find_note(conn: Connection, file_path: str) -> str:
     nearest = find_nearest(asked, paths)
     mend = f"Nearest paths: {', '.join(nearest)}" if nearest else "Look for it with a search."
     raise NoteNotFound(f"No note {file_path!r} in the index", mend, nearest)
+
+
+def _strip_vault(conn: Connection, file_path: str) -> str:
+    """The path in the index of one that begins with the vault's own folder, as a shell completes it."""
+    row = conn.execute("SELECT vaults FROM index_settings").fetchone() if file_path.startswith("/") else None
+    places: list[str] = row[0] if row else []
+    for place in places:
+        if file_path.startswith(f"{place}/"):
+            rest = file_path.removeprefix(f"{place}/")
+            return rest if len(places) == 1 else f"{place.rsplit('/', 1)[-1]}/{rest}"
+    return file_path
 
 
 def _clean_path(file_path: str) -> str:
@@ -194,16 +212,25 @@ SELECT (SELECT count(*) FROM notes), (SELECT count(*) FROM documents),
        pg_database_size(current_database()),
        (SELECT to_jsonb(k) - 'only_row' FROM keyword_stats k),
        (SELECT coalesce(jsonb_object_agg(fts_config, n), '{}') FROM (
-            SELECT coalesce(fts_config, 'none') AS fts_config, count(*) AS n FROM notes GROUP BY 1) AS c)
+            SELECT coalesce(fts_config, 'none') AS fts_config, count(*) AS n FROM notes GROUP BY 1) AS c),
+       (SELECT count(*) FROM notes WHERE warnings <> '{}'),
+       (SELECT coalesce(jsonb_agg(to_jsonb(w)), '[]') FROM (
+            SELECT file_path, warnings FROM notes WHERE warnings <> '{}' ORDER BY file_path LIMIT 20) AS w)
 """
 
 
 def load_status(conn: Connection) -> dict[str, Any]:
-    """How the index stands: counts, settings, the last run, the last good one, present failures."""
+    """How the index stands: counts, settings, the last run, the last good one, failures, warnings of notes.
+
+    `cut_short` is set where the last run is recorded as running and nobody runs it.
+    """
     row = conn.execute(STATUS).fetchone()
     assert row is not None
     names = (
         "notes", "chunks", "links", "broken_links", "settings", "last_run", "last_good_run", "failures",
-        "database_bytes", "keywords", "languages",
+        "database_bytes", "keywords", "languages", "notes_with_warnings", "warnings",
     )  # fmt: skip
-    return dict(zip(names, row, strict=True))
+    status = dict(zip(names, row, strict=True))
+    last = status["last_run"]
+    running = last is not None and last["status"] == "running"
+    return status | {"cut_short": running and was_cut_short(conn, last["run_id"])}

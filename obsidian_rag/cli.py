@@ -111,7 +111,7 @@ def serve(settings: Settings) -> None:
     serve_stdio(settings)
 
 
-@cli.command()
+@cli.command(context_settings={"ignore_unknown_options": True})  # -word is part of a query
 @click.argument("query", nargs=-1, required=True)
 @click.option("--mode", default="hybrid", show_default=True, help="hybrid, vector or keyword.")
 @click.option("--limit", type=int, default=10, show_default=True, help="How many notes, 1 to 50.")
@@ -187,13 +187,14 @@ def topics(settings: Settings, json_: bool) -> None:
 def note(settings: Settings, file_path: str, json_: bool) -> None:
     """Print a note's text whole, as it was indexed."""
     from obsidian_rag.catalog import load_note
+    from obsidian_rag.render import render_note
 
     with open_reader(settings) as reader:
         found = reader.run(lambda conn: load_note(conn, file_path))
     if json_:
         print_json(found.to_json())
     else:
-        click.echo(found.content)
+        click.echo(render_note(found))
 
 
 @cli.command()

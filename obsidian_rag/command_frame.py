@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import io
 import json
 import os
 import sys
@@ -73,6 +74,8 @@ def with_settings(command: Command) -> Command:
         except Exception as exc:  # Python's own exit code would be 1, which says that only some notes failed
             if isinstance(exc, OSError) and exc.errno == errno.EPIPE:
                 raise
+            if isinstance(exc, OSError) and exc.errno == errno.ENOSPC:
+                fail(False, "No space is left where the output goes", "Free some, or write it elsewhere.")
             traceback.print_exc()
             fail(
                 as_json, f"{type(exc).__name__}: {exc}", "This is a fault of obsidian-rag; please report it."
@@ -124,6 +127,9 @@ class JsonGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # a note may hold what the terminal's encoding does not
+                stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
         except click.UsageError as exc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from obsidian_rag.models import Hit, RunReport
 if TYPE_CHECKING:
     from obsidian_rag.search.pipeline import Answer
 
+_LINE_ENDS = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 BUDGET = 16_000  # characters, about 4,000 tokens: what an agent reads without crowding its context
 
 
@@ -71,15 +73,21 @@ def _number(hits: Sequence[Hit]) -> list[tuple[int, Hit]]:
     return numbered
 
 
+def show_line(text: str) -> str:
+    """Text on one line: a file name with a line end in it must not look like a line of the answer."""
+    return _LINE_ENDS.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+
+
 def _hit_title(number: int, hit: Hit) -> str:
     where = f" > {hit.heading_path}" if hit.heading_path else ""
+    place = show_line(f"{hit.file_path}{where}")
     lines = f", lines {hit.start_line}-{hit.end_line}" if hit.start_line is not None else ""
     if hit.neighbor:
-        return f"*(neighbor)* {hit.file_path}{where}{lines}"
+        return f"*(neighbor)* {place}{lines}"
     if hit.evidence == "same_note":
-        return f"### also {hit.file_path}{where}{lines}"
+        return f"### also {place}{lines}"
     ranks = ", ".join(f"{name} #{rank}" for name, rank in hit.ranks.items())
-    return f"## {number}. {hit.file_path}{where}{lines}\n{hit.evidence} · score {hit.score:.4f} ({ranks})"
+    return f"## {number}. {place}{lines}\n{hit.evidence} · score {hit.score:.4f} ({ranks})"
 
 
 def _render_hit(number: int, hit: Hit) -> str:
@@ -107,7 +115,7 @@ def fit_graph(graph: Graph, budget: int = BUDGET) -> Graph:
 
 def render_graph(graph: Graph) -> str:
     """The neighbourhood of a note, hop by hop."""
-    lines = [f"# Wikilink Graph: {graph.file_path}"]
+    lines = [f"# Wikilink Graph: {show_line(graph.file_path)}"]
     for hop, count in enumerate(graph.hops, 1):
         lines.append(f"## Hop {hop} ({count} links)")
         lines += [_render_edge(edge) for edge in graph.edges if edge.hop == hop]
@@ -117,7 +125,8 @@ def render_graph(graph: Graph) -> str:
 
 
 def _render_edge(edge: GraphEdge) -> str:
-    line = f"- {'→' if edge.direction == 'out' else '←'} {edge.file_path} (via {edge.via})"
+    arrow = "→" if edge.direction == "out" else "←"
+    line = f"- {arrow} {show_line(edge.file_path)} (via {show_line(edge.via)})"
     preview = " ".join((edge.preview or "").split())
     return f"{line}\n  {preview}" if preview else line
 
@@ -136,7 +145,7 @@ def render_topics(topics: Topics) -> str:
 
 def render_note(note: StoredText) -> str:
     """A note's text, whole."""
-    return note.content
+    return note.content if note.content.strip() else "(this note is empty)"
 
 
 MOST_WARNINGS = 20  # lines of a report; all of them are in --json
@@ -180,24 +189,43 @@ def _render_weights(status: Mapping[str, Any]) -> list[str]:
     return [*lines, f"Vectors:  trust beside words {trust}"]
 
 
+def _render_embedder(settings: Mapping[str, Any]) -> str:
+    if not settings.get("embedder"):
+        return "not recorded yet"
+    return (
+        f"{settings['embedder']}: {settings['embed_model']}, {settings['dimensions']} dimensions;"
+        f" words: {settings['fts_config']}"
+    )
+
+
 def render_status(status: Mapping[str, Any]) -> str:
     """How the index stands, for a terminal."""
     settings = status["settings"] or {}
     last = status["last_run"]
     good = status["last_good_run"]
-    lines = [
-        f"Vault:    {', '.join(settings.get('vaults', [])) or 'none'}",
-        f"Index:    {status['notes']} notes, {status['chunks']} chunks, {status['links']} links"
-        f" ({status['broken_links']} unresolved), {status['database_bytes'] / 1e6:.0f} MB",
-        f"Embedder: {settings.get('embedder')}: {settings.get('embed_model')},"
-        f" {settings.get('dimensions')} dimensions; words: {settings.get('fts_config')}",
-        *_render_weights(status),
-    ]
+    if status["notes"] or status["chunks"] or good:
+        lines = [
+            f"Vault:    {', '.join(settings.get('vaults', [])) or 'not recorded yet'}",
+            f"Index:    {status['notes']} notes, {status['chunks']} chunks, {status['links']} links"
+            f" ({status['broken_links']} unresolved), {status['database_bytes'] / 1e6:.0f} MB",
+            f"Embedder: {_render_embedder(settings)}",
+            *_render_weights(status),
+        ]
+    else:
+        lines = ["Nothing is indexed yet. Run: obsidian-rag index /path/to/vault"]
     if last:
-        lines.append(f"Last run: {last['status']}, started {last['started_at']}")
+        how = "cut short" if status["cut_short"] else last["status"]
+        lines.append(f"Last run: {how}, started {last['started_at']}")
+        if status["cut_short"]:
+            lines.append("          Some notes may be missing. Run: obsidian-rag index")
         if last["error"]:
             lines.append(f"          {last['error']}")
     if good and last and good["run_id"] != last["run_id"]:
         lines.append(f"Last that finished: {good['finished_at']}")
+    if status["notes_with_warnings"]:
+        shown = status["warnings"]
+        first = f"; the first {len(shown)}:" if len(shown) < status["notes_with_warnings"] else ":"
+        lines.append(f"{status['notes_with_warnings']} notes have warnings{first}")
+        lines += [f"warning: {note['file_path']}: {text}" for note in shown for text in note["warnings"]]
     lines += [f"FAILED {f['file_path']} ({f['stage']}): {f['error']}" for f in status["failures"]]
     return "\n".join(lines)

@@ -56,6 +56,26 @@ def test_a_note_is_found_by_a_path_as_people_write_it(conn: Connection, asked: s
     assert find_note(conn, asked) == found
 
 
+def test_a_path_with_the_vaults_own_folder_is_taken_too(conn: Connection, bench: Workbench) -> None:
+    root = str(bench.vault.root)
+    assert find_note(conn, f"{root}/Projects/Shed/index.md") == "Projects/Shed/index.md"
+    with pytest.raises(NoteNotFound):
+        find_note(conn, f"{root}x/Projects/Shed/index.md")
+
+
+def test_a_note_that_is_there_but_not_indexed_is_told_apart_from_none(bench: Workbench) -> None:
+    bench.vault.write(".obsidian/app.json", '{"userIgnoreFilters": ["private/"]}')
+    bench.vault.write("private/Secret.md", "hidden\n")
+    bench.vault.write("A.md", "See [[Secret]].\n")
+    bench.vault.write("Picture.md", bytes(range(256)) * 40)
+    bench.index()
+    with connect(bench.database_url, read_only=True) as conn:
+        with pytest.raises(NoteNotFound, match="could not be indexed"):
+            find_note(conn, "Picture")
+        with pytest.raises(NoteNotFound, match="Excluded files"):
+            find_note(conn, "private/Secret.md")
+
+
 def test_a_path_of_several_notes_names_them(conn: Connection) -> None:
     with pytest.raises(NoteNotFound) as caught:
         find_note(conn, "index")

@@ -249,3 +249,18 @@ def test_a_reader_that_goes_away_is_no_error(bench: Workbench) -> None:
             check=False,
         )
     assert b"Traceback" not in done.stderr
+
+
+def test_a_minus_word_needs_no_quotes_on_the_command_line(bench: Workbench) -> None:
+    bench.vault.write("A.md", "The walrus likes oysters.\n")
+    bench.vault.write("B.md", "Oysters alone.\n")
+    bench.index()
+    result = run(bench, "search", "oysters", "-walrus", "--json")
+    assert result.exit_code == 0
+    assert {hit["file_path"] for hit in json.loads(result.stdout)["results"]} == {"B.md"}
+
+
+def test_an_empty_note_says_so(bench: Workbench) -> None:
+    bench.vault.write("A.md", "")
+    bench.index()
+    assert run(bench, "note", "A").stdout == "(this note is empty)\n"

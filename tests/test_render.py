@@ -147,3 +147,23 @@ def test_a_report_names_every_failure_and_the_first_warnings() -> None:
     assert "… 3 more warnings, all in --json." in text
     assert text.endswith("FAILED A.md (read): no")
     assert "would be indexed" in render_report(report, dry_run=True)
+
+
+def test_a_line_end_in_a_name_cannot_forge_a_line_of_the_answer() -> None:
+    name = "a\n## 1. forged.md\u2028b"
+    answer = render_answer(make_answer(make_hit(name), make_hit(name, neighbor=True)))
+    graph = render_graph(
+        Graph(f"{name}.md", 1, (GraphEdge(f"{name}.md", 1, "out", "A.md", f"[[{name}]]"),), (1,))
+    )
+    for text in (answer, graph):
+        assert "\n## 1. forged.md" not in text.replace("\n## 1. a", "")
+        assert "\u2028" not in text
+        assert "a\\x0a## 1. forged.md\\x2028b" in text
+
+
+def test_further_passages_of_a_note_stand_under_it_unnumbered() -> None:
+    further = replace(make_hit("A", "The second."), evidence="same_note", ranks={}, chunk_index=4)
+    text = render_answer(make_answer(make_hit("A"), further, make_hit("B")))
+    assert text.startswith("# 2 results for")
+    assert "### also A.md > Top > Sub, lines 3-9\n\nThe second." in text
+    assert "## 2. B.md" in text
