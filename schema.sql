@@ -170,11 +170,11 @@ CREATE VIEW last_run AS
     SELECT run_id, started_at, finished_at, status, error, report
     FROM index_runs ORDER BY run_id DESC LIMIT 1;
 
--- Notes that are not in the index as they are on disk, after the last finished run.
+-- Notes that are not in the index as they are on disk, after the last run that came to its end.
 CREATE VIEW failures AS
     SELECT file_path, stage, error, failed_at
     FROM index_failures
-    WHERE run_id = (SELECT max(run_id) FROM index_runs WHERE finished_at IS NOT NULL)
+    WHERE run_id = (SELECT max(run_id) FROM index_runs WHERE status IN ('ok', 'partial'))
     ORDER BY file_path;
 
 -- Also made by the migrations: the ledger schema_migrations, and the roles rag_indexer (writes) and

@@ -51,5 +51,5 @@ CREATE OR REPLACE VIEW last_run AS
 CREATE OR REPLACE VIEW failures AS
     SELECT file_path, stage, error, failed_at
     FROM index_failures
-    WHERE run_id = (SELECT max(run_id) FROM index_runs WHERE finished_at IS NOT NULL)
+    WHERE run_id = (SELECT max(run_id) FROM index_runs WHERE status IN ('ok', 'partial'))
     ORDER BY file_path;

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -29,6 +31,7 @@ from types import FrameType
 
 from obsidian_rag import embedded_keeper, locks
 from obsidian_rag.embedded_home import (
+    OTHER_FOLDER,
     OWN_DATABASE,
     Site,
     as_account,
@@ -49,6 +52,10 @@ LEAVE_SECONDS = 5
 STEP_SECONDS = 0.05
 ATTEMPTS = 3  # the free port may be taken by another program between its choice and its use
 LOG_LINES = 15
+REASONS = 2
+FULL_DISK = (b"No space left on device", b"Disk quota exceeded")
+FULL = (errno.ENOSPC, errno.EDQUOT)
+LEAST_FREE = 1_000_000  # bytes; a server cannot even write its pid file and log with much less
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +222,8 @@ def _initdb(site: Site, data: Path, password: Path) -> None:
         said = output.read()
     if done.returncode:
         raise DatabaseUnavailable(
-            f"The embedded PostgreSQL cannot make a database in {site.folder}: {_tail(said)}",
-            f"Mend what it says, {OWN_DATABASE}.",
+            f"The embedded PostgreSQL cannot make a database in {site.folder}: {_find_reasons(said)}",
+            _mend_full_disk(site, said) or f"Mend what it says, {OWN_DATABASE}.",
         )
 
 
@@ -247,7 +254,8 @@ def _give_up_after(attempts: int, site: Site, said: int) -> None:
     log = site.log.read_bytes()
     raise DatabaseUnavailable(
         f"The embedded PostgreSQL does not start: {_tail(log[said:] or log)}",
-        f"See {site.log}. The index can be built anew: remove {site.folder} and run `obsidian-rag index`.",
+        _mend_full_disk(site, log[said:])
+        or f"See {site.log}. The index can be built anew: remove {site.folder} and run `obsidian-rag index`.",
     )
 
 
@@ -276,6 +284,26 @@ def _tail(output: bytes) -> str:
     return "\n".join(output.decode(errors="replace").strip().splitlines()[-LOG_LINES:]) or "it said nothing"
 
 
+def _find_reasons(output: bytes) -> str:
+    """The lines of a program's output that say why it failed, without what it was about and the time."""
+    lines = output.decode(errors="replace").splitlines()
+    found = (
+        re.search(r"(?:FATAL|PANIC|ERROR|error|DETAIL|HINT|hint|detail):\s*(.+)", line) for line in lines
+    )
+    reasons = list(dict.fromkeys(match[1].strip() for match in found if match))
+    return "; ".join(reasons[:REASONS]) or _tail(output)
+
+
+def _mend_full_disk(site: Site, output: bytes) -> str:
+    """How to go on where the disk is full, "" where it is not: then the data must on no account be removed.
+
+    A log on a full disk may not say so: the disk is looked at too.
+    """
+    if not any(sign in output for sign in FULL_DISK) and shutil.disk_usage(site.folder).free > LEAST_FREE:
+        return ""
+    return f"Free space on the disk of {site.folder.parent} and run the command again; nothing is lost."
+
+
 @contextlib.contextmanager
 def _file_errors(site: Site) -> Iterator[None]:
     try:
@@ -283,5 +311,6 @@ def _file_errors(site: Site) -> Iterator[None]:
     except OSError as exc:
         raise DatabaseUnavailable(
             f"The embedded PostgreSQL in {site.folder} cannot be used: {exc}",
-            f"Give yourself access to that path, {OWN_DATABASE}.",
+            (_mend_full_disk(site, os.fsencode(str(exc))) if exc.errno in FULL else "")
+            or f"Give yourself access to that path, {OTHER_FOLDER}, {OWN_DATABASE}.",
         ) from exc

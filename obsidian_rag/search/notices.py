@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from obsidian_rag.ledger import was_cut_short
 from obsidian_rag.models import Hit
 from obsidian_rag.postgres import Connection
 from obsidian_rag.search.evidence import CERTAIN, STRONG, is_sure
@@ -11,25 +12,35 @@ from obsidian_rag.search.query import Request, read_operators
 from obsidian_rag.search.retrieval import Retrieved
 
 INDEX_STATE = """
-SELECT r.status, r.error, extract(epoch FROM now() - coalesce(r.finished_at, r.started_at))::float8,
+SELECT r.run_id, r.status, r.error,
+       (SELECT extract(epoch FROM now() - finished_at)::float8 FROM index_runs
+        WHERE status IN ('ok', 'partial') ORDER BY run_id DESC LIMIT 1),
        (SELECT count(*) FROM failures)
-FROM index_runs r WHERE r.status <> 'running' ORDER BY r.run_id DESC LIMIT 1
+FROM last_run r
 """
 STALE_AFTER = 7 * 24 * 3600.0  # seconds; a nightly job that has failed for a week is not working
 
 
 def describe_index(conn: Connection) -> tuple[str, ...]:
-    """Notices about the index itself: the last run failed, left notes out, or was long ago."""
+    """Notices about the index itself: the last run failed, was killed, left notes out, or was long ago."""
     row = conn.execute(INDEX_STATE).fetchone()
     if row is None:
         return ()
-    status, error, age, failures = row
+    run_id, status, error, age, failures = row
     notices = []
     if status == "failed":
-        notices.append(f"The last run of the indexer failed: {error}. Newer edits may be missing.")
-    elif failures:
+        notices.append(
+            f"The last run of the indexer failed: {(error or '').rstrip('.')}. Newer edits may be missing."
+        )
+    elif status == "running" and was_cut_short(conn, run_id):
+        notices.append(
+            "The last run of the indexer was cut short; some notes may be missing. Run: obsidian-rag index"
+        )
+    elif status == "running" and age is None:
+        notices.append("The first run of the indexer is under way; some notes are still missing.")
+    if failures:
         notices.append(f"{failures} notes could not be indexed; `obsidian-rag status` names them.")
-    if age > STALE_AFTER:
+    if age is not None and age > STALE_AFTER:
         notices.append(f"The index is {age / 86400:.0f} days old. Run: obsidian-rag index")
     return tuple(notices)
 
