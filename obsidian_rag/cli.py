@@ -16,6 +16,7 @@ from obsidian_rag.command_frame import (
     FAILURE,
     JsonGroup,
     failing_as,
+    forgive_encoding,
     json_option,
     open_reader,
     print_json,
@@ -314,6 +315,7 @@ def demo(settings: Settings, **_: Any) -> None:
     from obsidian_rag.demo import run_demo
 
     leave_on_sigterm()
+    forgive_encoding()
     sys.exit(run_demo(settings))
 
 

@@ -127,9 +127,6 @@ class JsonGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):  # a note may hold what the terminal's encoding does not
-                stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
         except click.UsageError as exc:
@@ -138,11 +135,18 @@ class JsonGroup(click.Group):
             raise
 
 
+def forgive_encoding() -> None:
+    """Print what the terminal's encoding does not have as an escape: a note may hold anything."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 @contextmanager
 def open_reader(settings: Settings) -> Iterator[IndexReader]:
     """The index for reading, closed at the end."""
     from obsidian_rag.index_reader import IndexReader
 
+    forgive_encoding()
     reader = IndexReader(settings, lambda text: click.echo(text, err=True))
     try:
         yield reader

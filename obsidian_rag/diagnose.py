@@ -15,7 +15,7 @@ from obsidian_rag.index_reader import IndexReader
 from obsidian_rag.postgres import Connection
 from obsidian_rag.search.dates import read_period
 from obsidian_rag.search.filters import find_allowed
-from obsidian_rag.search.fusion import WORDS_WEIGHT, Fused, fuse, rank_calibrated
+from obsidian_rag.search.fusion import Fused, fuse, rank_calibrated, score_calibrated
 from obsidian_rag.search.keyword import read_words, search_keywords
 from obsidian_rag.search.pipeline import embed
 from obsidian_rag.search.query import Filters, Request, apply_fusion, classify_intent
@@ -158,7 +158,7 @@ def _find_places(target: str, request: Request, retrieved: Retrieved, deep: Retr
     )
     if deep.has_vector and "calibration" not in request.without:
         places["text"] = _place(
-            target, rank_calibrated(deep), rank_calibrated(retrieved), score_calibrated(target, deep)
+            target, rank_calibrated(deep), rank_calibrated(retrieved), score_calibrated(deep).get(target)
         )
     name = next((hit for hit in deep.names if hit.file_path == target), None)
     places["names"] = _place(
@@ -178,17 +178,6 @@ def _place(
 ) -> Place:
     rank = every.index(target) + 1 if target in every else None
     return Place(rank, None if score is None else round(score, 4), len(every), target in listed, detail)
-
-
-def score_calibrated(file_path: str, deep: Retrieved) -> float | None:
-    """The sum that `rank_calibrated` ranks by; None for a note that has neither words nor a vector."""
-    words = next((hit.score for hit in deep.keyword.hits if hit.file_path == file_path), None)
-    near = deep.cosines.get(file_path)
-    if words is None and near is None:
-        return None
-    g = deep.calibration.g
-    lowest = min((hit.cosine for hit in deep.cosines.values()), default=0.0)
-    return g * (near.cosine if near else lowest) + WORDS_WEIGHT * (words or 0.0)
 
 
 def _find_words(conn: Connection, request: Request, target: str, chunk: int) -> tuple[WordUse, ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import sys
@@ -22,6 +23,10 @@ from types import FrameType
 
 ENDING_SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT")
 PIECE = 65536
+# An escaped backslash, a whole pair, or half of one.
+_ESCAPES = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
 HUNG_UP = select.POLLERR | select.POLLHUP  # not POLLNVAL, which macOS gives for a terminal
 
 
@@ -82,12 +87,27 @@ def _copy(source: int, stdio: Stdio) -> None:
     events = select.poll()
     events.register(source, select.POLLIN)
     events.register(stdio.wire, 0)  # errors only
+    rest = b""
     with contextlib.suppress(OSError):
         while not dict(events.poll()).get(stdio.wire, 0) & HUNG_UP and (piece := os.read(source, PIECE)):
-            view = memoryview(piece)
-            while view:
-                view = view[os.write(stdio.feed, view) :]
+            lines, end, rest = (rest + piece).rpartition(b"\n")
+            _write(stdio.feed, mend_surrogates(lines + end))
+        _write(stdio.feed, rest)
     stdio.end_input()
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def mend_surrogates(lines: bytes) -> bytes:
+    """JSON lines in which half an emoji (`\\ud83d` alone, as a client cuts a text) is U+FFFD.
+
+    The MCP library drops a request that holds one, and the client would wait for its answer for ever.
+    """
+    return _ESCAPES.sub(lambda match: b"\\ufffd" if match["lone"] else match[0], lines)
 
 
 def _ending_signals() -> list[signal.Signals]:

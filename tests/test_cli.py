@@ -264,3 +264,16 @@ def test_an_empty_note_says_so(bench: Workbench) -> None:
     bench.vault.write("A.md", "")
     bench.index()
     assert run(bench, "note", "A").stdout == "(this note is empty)\n"
+
+
+def test_what_the_terminals_encoding_lacks_is_printed_as_an_escape(bench: Workbench) -> None:
+    bench.vault.write("日本.md", "日本語 and Größe.\n")
+    bench.index()
+    shown = subprocess.run(
+        [sys.executable, "-m", "obsidian_rag", "note", "日本"],
+        env=bench.environment | {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"},
+        capture_output=True,
+        check=False,
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.decode("latin-1") == "\\u65e5\\u672c\\u8a9e and Größe.\n\n"

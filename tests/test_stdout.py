@@ -102,3 +102,15 @@ def test_help_is_printed_on_stdout(bench: Workbench, tmp_path: Path) -> None:
     )
     assert "Usage: server.py serve" in shown.stdout
     assert shown.stderr == ""
+
+
+def test_half_an_emoji_in_a_request_is_answered_like_any_other(bench: Workbench, tmp_path: Path) -> None:
+    bench.vault.write("A.md", "Words.\n")
+    bench.index()
+    with RawServer(bench.environment, tmp_path) as server:
+        server.initialize()
+        for query in ("words \ud83d", "\ude00 words", "words \U0001f600 \\ud83d"):
+            answer = server.call("search_notes", query=query, mode="keyword")
+            assert [hit["file_path"] for hit in answer["structuredContent"]["results"]] == ["A.md"]
+        server.end_input()
+        assert server.finish() == 0

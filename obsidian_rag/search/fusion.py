@@ -67,16 +67,24 @@ def fuse(retrieved: Retrieved, request: Request, intent: Intent) -> list[Fused]:
 
 
 def rank_calibrated(retrieved: Retrieved) -> list[str]:
-    """Notes by `g * cosine + 1.2 * BM25 / I`, where BM25 / I lies in [0, 1) and g in [0, 1] is measured."""
+    """Notes by their calibrated score, best first."""
+    scores = score_calibrated(retrieved)
+    return sorted(scores, key=lambda path: (-scores[path], path))
+
+
+def score_calibrated(retrieved: Retrieved) -> dict[str, float]:
+    """`g * cosine + 1.2 * BM25 / I` of each note, where BM25 / I lies in [0, 1) and g in [0, 1] is measured.
+
+    A note without words scores 0 there, one without a vector takes the lowest cosine found.
+    """
     g = retrieved.calibration.g
     words = {hit.file_path: hit.score for hit in retrieved.keyword.hits}
     lowest = min((hit.cosine for hit in retrieved.cosines.values()), default=0.0)
-    scores = {
+    return {
         path: g * (retrieved.cosines[path].cosine if path in retrieved.cosines else lowest)
         + WORDS_WEIGHT * words.get(path, 0.0)
         for path in dict.fromkeys([*words, *retrieved.cosines])
     }
-    return sorted(scores, key=lambda path: (-scores[path], path))
 
 
 def order_dated(dated: Sequence[str], order: Sequence[str], words: int) -> list[str]:
