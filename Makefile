@@ -22,9 +22,9 @@ check: $(VENV)/installed-test
 	$(BIN)/python -m mypy
 
 $(VENV)/installed: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Python 3.11 or later is needed. Name it: make demo PYTHON=python3.12"; exit 2; }
-	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); \
+	@test -x $(BIN)/pip || "$(PYTHON)" -m venv --clear $(VENV) || { rm -rf $(VENV); \
 	  echo "No virtual environment could be made. On Debian: apt install python3-venv"; exit 2; }
 	@echo "Installing into $(VENV) …"
 	$(PIP) install --editable ".[embedded]"
