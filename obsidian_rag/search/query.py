@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import lru_cache
 from typing import Literal, get_args
 
 from obsidian_rag.analysis import analyze
@@ -178,6 +179,7 @@ def classify_intent(query: str, names_a_note: bool = False, names_a_date: bool =
     return "question" if _QUESTION.search(query) else "general"
 
 
+@lru_cache(maxsize=64)  # every retriever asks
 def read_operators(query: str) -> Operators | None:
     """The query's quoted phrases, `OR` and `-word`; None where it has none of them.
 
