@@ -22,7 +22,8 @@ from obsidian_rag.render import fit_graph, render_graph, render_report
 from obsidian_rag.search.pipeline import Answer, search
 from obsidian_rag.search.query import Mode, make_request
 
-SHOWN = 3  # results of each question
+SHOWN = 3  # notes of each question
+BESIDE = ("same_note", "neighbor")  # what stands under a note's best passage
 GRAPH_BUDGET = 2_000  # characters, about 30 links
 
 
@@ -98,7 +99,7 @@ def _title(text: str) -> None:
 
 def _summarize(answer: Answer) -> str:
     lines = [f"({notice})" for notice in answer.notices]
-    hits = [hit for hit in answer.results if not hit.neighbor][:SHOWN]
+    hits = [hit for hit in answer.results if hit.evidence not in BESIDE][:SHOWN]
     for number, hit in enumerate(hits, 1):
         where = f" > {hit.heading_path}" if hit.heading_path else ""
         text = " ".join(hit.content.split())
