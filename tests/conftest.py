@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 
 IMAGE = "pgvector/pgvector:pg18"
 DIMENSIONS = 64
+
+
+# A shell's background job ignores these, and so would every program that a test starts and then signals.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 def docker_answers() -> bool:

@@ -59,19 +59,21 @@ def test_twenty_kills_at_random_moments_leave_no_trace(
     with start(bench) as process:
         process.wait()
     usual = time.monotonic() - started  # only to choose moments by; nothing is asserted of it
-    killed = 0
-    for turn in range(KILLS):
+    killed = turn = 0
+    while killed < KILLS and turn < 3 * KILLS:
         edit(bench.vault, chance, turn)
         with start(bench) as process:
             try:
                 process.communicate(timeout=chance.uniform(0.3, 1.0) * usual)
+                usual *= 0.9  # it was done before its moment came: the machine has become faster
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
                 killed += 1
         if turn % 7 == 6:
             assert bench.index().status == "ok"  # a run between completes
-    assert killed >= KILLS // 2, "too few runs were still at work when they were to be killed"
+        turn += 1
+    assert killed == KILLS, "too few runs were still at work when they were to be killed"
 
     report = bench.index()
 
