@@ -149,7 +149,7 @@ def _find_places(target: str, request: Request, retrieved: Retrieved, deep: Retr
         )
     if request.mode == "vector":
         return places
-    words = next((hit for hit in deep.keyword.hits if hit.file_path == target), None)
+    words = deep.keyword.find(target)
     places["keyword"] = _place(
         target,
         [hit.file_path for hit in deep.keyword.hits],
@@ -160,7 +160,7 @@ def _find_places(target: str, request: Request, retrieved: Retrieved, deep: Retr
         places["text"] = _place(
             target, rank_calibrated(deep), rank_calibrated(retrieved), score_calibrated(deep).get(target)
         )
-    name = next((hit for hit in deep.names if hit.file_path == target), None)
+    name = deep.find_name(target)
     places["names"] = _place(
         target,
         [hit.file_path for hit in deep.names],
@@ -201,7 +201,7 @@ def _find_words(conn: Connection, request: Request, target: str, chunk: int) -> 
 
 def _explain_rival(note: Fused, target: str, deep: Retrieved, places: dict[str, Place]) -> str:
     """By which list a note stands above the target."""
-    name = next((hit for hit in deep.names if hit.file_path == note.file_path), None)
+    name = deep.find_name(note.file_path)
     own = places.get("names")
     if name and not (own and own.rank):
         return f"the query is its name ({name.match}: {name.name})"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from psycopg.types.json import Jsonb
 
 from obsidian_rag.embedding import EmbeddingModel
-from obsidian_rag.models import Calibration, Failure, RunReport, make_storable
+from obsidian_rag.models import Calibration, RunReport, make_storable
 from obsidian_rag.postgres import Connection
 
 INDEXER_LOCK = 7_266_531_205
@@ -147,9 +147,3 @@ def record_attempt(conn: Connection, error: str) -> None:
         return
     with conn.transaction():
         finish_run(conn, RunReport(start_run(conn), "failed"), error)
-
-
-def last_failures(conn: Connection) -> list[Failure]:
-    """The notes that failed in the newest run that came to its end."""
-    rows = conn.execute("SELECT file_path, stage, error FROM failures").fetchall()
-    return [Failure(*row) for row in rows]

@@ -9,7 +9,7 @@ import pytest
 from search_bench import SearchBench, open_search_bench
 
 from obsidian_rag.search import vector as vector_module
-from obsidian_rag.search.vector import READ_WHOLE, search_vectors
+from obsidian_rag.search.vector import READ_WHOLE, keep_best, search_chunks
 
 MANY = 700  # notes, all nearer to the query than those that a filter leaves
 NOTES = {
@@ -77,7 +77,7 @@ def test_a_scan_of_the_graph_goes_on_until_enough_notes_pass(
     allowed = [row[0] for row in index.bench.rows("SELECT id FROM notes WHERE file_path LIKE 'Rare%'")]
     vector = index.reader.embed_query("the heat of the pump")
 
-    hits = index.run(lambda conn: search_vectors(conn, vector, 20, allowed))
+    hits = index.run(lambda conn: keep_best(search_chunks(conn, vector, 20, allowed)))
 
     assert sorted(hit.file_path for hit in hits) == [
         "Rare/deep/three.md",

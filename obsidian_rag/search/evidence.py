@@ -25,11 +25,11 @@ STRONG = frozenset({"title_phrase", "alias_phrase", "heading", "keyword_exact", 
 
 def find_evidence(file_path: str, retrieved: Retrieved) -> str:
     """The strongest reason for a note: a name, all the words, a near vector, some words, or only nearness."""
-    name = next((hit for hit in retrieved.names if hit.file_path == file_path), None)
+    name = retrieved.find_name(file_path)
     if name:
         return name.match
     keyword = retrieved.keyword
-    words = next((hit for hit in keyword.hits if hit.file_path == file_path), None)
+    words = keyword.find(file_path)
     if words and keyword.words and words.matched >= keyword.words and not keyword.loosened:
         return "keyword_exact"
     near = retrieved.cosines.get(file_path)

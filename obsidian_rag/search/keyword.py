@@ -65,6 +65,10 @@ class KeywordResult:
     unknown: tuple[str, ...] = ()
     loosened: bool = False
 
+    def find(self, file_path: str) -> KeywordHit | None:
+        """The hit of a note, None where it holds no word."""
+        return next((hit for hit in self.hits if hit.file_path == file_path), None)
+
 
 CONFIGS = """
 SELECT fts_config FROM notes WHERE fts_config IS NOT NULL GROUP BY fts_config ORDER BY count(*) DESC LIMIT 6

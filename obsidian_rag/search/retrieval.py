@@ -49,9 +49,13 @@ class Retrieved:
     notices: tuple[str, ...]
     near_chunks: Sequence[VectorHit] = ()
 
+    def find_name(self, file_path: str) -> NameHit | None:
+        """The name by which the query means a note, None where it means none."""
+        return next((hit for hit in self.names if hit.file_path == file_path), None)
+
     def best_chunk(self, file_path: str) -> int:
         """The chunk of a note to show: that with most of the words, else the nearest, else the first."""
-        found = next((h for h in self.keyword.hits if h.file_path == file_path), None)
+        found = self.keyword.find(file_path)
         near = self.cosines.get(file_path)
         if found and near and found.matched < self.keyword.words / 2:
             return near.chunk_index
@@ -61,7 +65,7 @@ class Retrieved:
         """Other chunks of a note that answer by themselves: that with most of the words, and near ones. Those
         beside the best chunk are left out, since they are shown as its neighbours.
         """
-        found = next((hit for hit in self.keyword.hits if hit.file_path == file_path), None)
+        found = self.keyword.find(file_path)
         words = [found.chunk_index, *found.further] if found else []
         near = [
             h.chunk_index for h in self.near_chunks if h.file_path == file_path and h.cosine >= least_cosine

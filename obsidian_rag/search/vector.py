@@ -65,13 +65,6 @@ class VectorHit:
     cosine: float
 
 
-def search_vectors(
-    conn: Connection, vector: Vector, count: int, allowed: Sequence[int] | None = None
-) -> list[VectorHit]:
-    """The notes of the `count` nearest chunks, each once, best first, within the note ids `allowed`."""
-    return keep_best(search_chunks(conn, vector, count, allowed))
-
-
 def keep_best(chunks: Sequence[VectorHit]) -> list[VectorHit]:
     """The first chunk of each note."""
     return list({hit.file_path: hit for hit in reversed(chunks)}.values())[::-1]
