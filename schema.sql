@@ -45,10 +45,41 @@ CREATE TABLE note_links (
     line INTEGER,                               -- of the first occurrence
     occurrences INTEGER NOT NULL DEFAULT 1,
     target_type TEXT,                           -- note, attachment, unresolved
-    via TEXT                                    -- name, or alias: an addition to Obsidian's rules
+    via TEXT,                                   -- name, or alias: an addition to Obsidian's rules
+    relation TEXT,                              -- what the text says of the two: founded, author
+    sentence TEXT                               -- which says so, else the first in which the link stands
 );
 CREATE INDEX note_links_source_idx ON note_links (source_path);
 CREATE INDEX note_links_target_path_idx ON note_links (target_path);
+CREATE INDEX note_links_relation_idx ON note_links (relation);
+CREATE INDEX note_links_unresolved_idx ON note_links (lower(target_name)) WHERE target_type = 'unresolved';
+
+-- One row for each place at which a link stands (the first 16 of each), with what the text around it says.
+CREATE TABLE link_mentions (
+    link_id INTEGER NOT NULL REFERENCES note_links ON DELETE CASCADE,
+    source_path TEXT NOT NULL,                  -- of the link
+    sentence_no INTEGER NOT NULL,               -- in the note; links of one sentence share it
+    line INTEGER NOT NULL,
+    sentence TEXT NOT NULL,                     -- as it reads, links by display text; empty for a property
+    first INTEGER NOT NULL,                     -- where the link's text begins in it
+    last INTEGER NOT NULL,                      -- and where it ends
+    context TEXT NOT NULL DEFAULT '',           -- the heading, list item or table column it stands under
+    label TEXT,                                 -- written before it as its type: a property's key, 'Author:'
+    relations JSONB NOT NULL DEFAULT '{}'       -- relation -> how sure, from 0 to 1
+);
+CREATE INDEX link_mentions_link_idx ON link_mentions (link_id);
+CREATE INDEX link_mentions_sentence_idx ON link_mentions (source_path, sentence_no);
+
+-- By which words links mean a note, or a note still to be written.
+CREATE TABLE link_names (
+    text TEXT NOT NULL,                         -- as it is shown
+    node TEXT NOT NULL,                         -- path of the note, or '?' and the name that leads nowhere
+    key TEXT NOT NULL,                          -- its words, folded, in lower case
+    uses INTEGER NOT NULL,                      -- how often
+    share REAL NOT NULL,                        -- of all links to the note
+    PRIMARY KEY (text, node)
+);
+CREATE INDEX link_names_key_idx ON link_names (md5(key));
 
 -- One row a note.
 CREATE TABLE notes (
@@ -88,7 +119,27 @@ CREATE TABLE index_settings (
     fusion_g REAL,                              -- how far vectors are trusted beside words, from 0 to 1
     fusion_chunks BIGINT,                       -- chunks in the index when that was measured
     cosine_mean REAL,                           -- of questions and chunks that have nothing to do with them
-    cosine_spread REAL                          -- standard deviation of the same
+    cosine_spread REAL,                         -- standard deviation of the same
+    relation_rules BYTEA,                       -- hash of the rules by which links were typed
+    reembedded_at TIMESTAMPTZ                   -- when the vectors were last changed for another embedder's
+);
+
+-- A change of the embedder that is not finished, in one row; none otherwise. The vectors of documents are
+-- those of index_settings until it is.
+CREATE TABLE reembedding (
+    only_row BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (only_row),
+    embedder TEXT NOT NULL,                     -- ollama or local: whose vectors come next
+    embed_model TEXT NOT NULL,
+    dimensions INTEGER NOT NULL,
+    embed_window INTEGER NOT NULL,              -- tokens the model sees at once
+    texts BIGINT NOT NULL DEFAULT 0,            -- how many different texts are to be embedded
+    started_at TIMESTAMPTZ NOT NULL DEFAULT now()
+);
+
+-- The vectors made for it so far, so that an interrupted run goes on where it stood.
+CREATE TABLE reembedded (
+    content_hash BYTEA PRIMARY KEY,             -- of the embedded text, as in documents
+    embedding vector NOT NULL
 );
 
 -- How often a term occurs in a chunk, with all that BM25 needs of it: read by index-only scans.
@@ -105,10 +156,12 @@ CREATE INDEX postings_lexeme_idx ON postings (lexeme)
     INCLUDE (note_id, chunk_index, tf, field_tf, chunk_length, note_length);
 CREATE INDEX postings_note_idx ON postings (note_id);
 
--- What a note is called: its title, aliases and headings, to be found as wholes, in part and with a slip.
+-- What a note is called: its title, aliases and headings, to be found as wholes, in part and with a slip; and
+-- what it is called inside a question: `called` by its property title or first heading, `short` without what
+-- stands behind a dash or in brackets, `part` the beginning or end of a name.
 CREATE TABLE note_names (
     note_id INTEGER NOT NULL,                   -- notes.id
-    kind TEXT NOT NULL CHECK (kind IN ('title', 'alias', 'heading')),
+    kind TEXT NOT NULL CHECK (kind IN ('title', 'alias', 'heading', 'called', 'short', 'part')),
     name TEXT NOT NULL,                         -- as written
     key TEXT NOT NULL,                          -- its words, folded, in lower case
     words TEXT[] NOT NULL,                      -- the words of key

@@ -40,12 +40,15 @@ _TAG_NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A link as it stands in a text: `target` is what is between the brackets or in the parentheses."""
+    """A link as it stands in a text: `target` is what is between the brackets or in the parentheses. It
+    fills text[position:end], without the `!` of an embed.
+    """
 
     kind: LinkKind
     target: str
     label: str | None
     position: int
+    end: int
 
 
 @dataclass(slots=True)
@@ -102,7 +105,9 @@ def _open_bracket(scan: _Scan, position: int, floor: int) -> tuple[int, int]:
     if match := _WIKILINK.match(scan.text, position):
         if not embed:
             scan.inactive = len(scan.open)  # a link's text holds no link
-        scan.links.append(Written("embed" if embed else "wikilink", match.group(1), None, position))
+        scan.links.append(
+            Written("embed" if embed else "wikilink", match.group(1), None, position, match.end())
+        )
         return match.end(), match.end()
     scan.open.append((position, embed))
     return position + 1, position + 1
@@ -122,7 +127,7 @@ def _close_bracket(scan: _Scan, position: int) -> int:
         return position + 1
     target, end = destination
     label = scan.text[start + 1 : position]
-    scan.links.append(Written("markdown_embed" if embed else "markdown", target, label, start))
+    scan.links.append(Written("markdown_embed" if embed else "markdown", target, label, start, end))
     if not embed:
         scan.inactive = depth
     return end

@@ -14,6 +14,7 @@ from obsidian_rag.diff import Change, hash_bytes
 from obsidian_rag.embedding import Vector
 from obsidian_rag.errors import NoteError
 from obsidian_rag.keywords import pick_config
+from obsidian_rag.link_rows import type_mentions
 from obsidian_rag.models import Chunk, Failure
 from obsidian_rag.notes import parse_note
 from obsidian_rag.provenance import use_embedder
@@ -23,7 +24,7 @@ from obsidian_rag.vaults import VaultResolver
 
 # Raise when the parser or the chunker changes its results: every note is then parsed anew, and only chunks
 # whose text changed are embedded.
-PARSER_VERSION = 1
+PARSER_VERSION = 2
 # Chunks gathered before a round of embedding: a few batches, so that equal lengths meet in one batch.
 ROUND_SIZE = 128
 # What the database or its adapter says of a value that it cannot hold.
@@ -83,6 +84,7 @@ def _prepare_note(run: Run, change: Change, resolver: VaultResolver) -> Prepared
         note = parse_note(path, text)
         chunks = tuple(split_note(note))
         resolutions = tuple(resolver.resolve(link.target, path, link.kind) for link in note.links)
+        said = type_mentions(note, run.table)
     except NoteError as exc:
         run.fail(Failure(path, "read", str(exc)))
         return None
@@ -92,7 +94,7 @@ def _prepare_note(run: Run, change: Change, resolver: VaultResolver) -> Prepared
     note = replace(note, warnings=(*remarks, *note.warnings))
     run.warn(*(f"{path}: {warning}" for warning in note.warnings))
     config = pick_config(run.fts_config, text, run.available_configs)
-    read = ReadNote(note, change.file, hash_bytes(data), read_at, PARSER_VERSION, resolutions, config)
+    read = ReadNote(note, change.file, hash_bytes(data), read_at, PARSER_VERSION, resolutions, said, config)
     return Prepared(change, read, chunks, tuple(store.hash_text(store.embedding_text(c)) for c in chunks))
 
 

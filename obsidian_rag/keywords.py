@@ -31,7 +31,7 @@ UPDATE documents SET path_terms = %(path_terms)s, search_tsv = {SEARCH_TSV},
 WHERE id = %(id)s
 """  # noqa: S608 - constants of this module, no value
 NEXT_NOTES = """
-SELECT id, file_path, title, aliases, content FROM notes
+SELECT id, file_path, title, aliases, content, front_matter -> 'title' AS called FROM notes
 WHERE id > %(after)s AND (keyword_version IS DISTINCT FROM %(version)s OR %(everything)s)
 ORDER BY id LIMIT %(limit)s
 """
@@ -84,7 +84,9 @@ def refresh_keywords(conn: Connection, setting: str, *, everything: bool) -> int
 
 
 def write_keywords(conn: Connection, note: dict[str, Any], config: str, *, keep: bool) -> None:
-    """Make a stored note's keyword data from its chunks. `note` has id, file_path, title and aliases."""
+    """Make a stored note's keyword data from its chunks. `note` has id, file_path, title, aliases
+    and `called`, its property title.
+    """
     with conn.cursor(row_factory=dict_row) as cur:
         rows = cur.execute(CHUNKS, (note["file_path"],)).fetchall()
         values = [
@@ -105,6 +107,7 @@ def _words_of(note: dict[str, Any], config: str, rows: Sequence[dict[str, Any]])
         file_path=note["file_path"],
         title=note["title"],
         aliases=tuple(note["aliases"]),
+        called=note["called"],
         config=config,
         chunks=tuple(
             ChunkWords(

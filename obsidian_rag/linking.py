@@ -1,4 +1,4 @@
-"""Resolve the links of the whole index: one new, renamed or deleted note can change what any link means."""
+"""The links of the whole index: one new, renamed or deleted note can change what any of them means."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from obsidian_rag import ledger
+from obsidian_rag.analysis import analyze
+from obsidian_rag.link_rows import retype_links
 from obsidian_rag.models import LinkKind, Resolution
 from obsidian_rag.postgres import Connection
+from obsidian_rag.relations import Table
 from obsidian_rag.store import load_aliases
 from obsidian_rag.vaults import VaultReader
 
 
 def resolve_links(conn: Connection, reader: VaultReader) -> tuple[int, int]:
-    """Bring note_links up to date; only rows that change are written. Returns (links, resolved links)."""
+    """Bring note_links up to date; with the names that links give to notes; only rows
+    that change are written. Returns (links, resolved links)."""
     delete_stray_links(conn)
     links = load_links(conn)
     resolver = reader.make_resolver(load_aliases(conn))
@@ -27,6 +32,7 @@ def resolve_links(conn: Connection, reader: VaultReader) -> tuple[int, int]:
     ]
     if changed:
         save_resolutions(conn, changed)
+    refresh_link_names(conn)
     return len(links), sum(1 for resolution in resolutions if resolution.target_type != "unresolved")
 
 
@@ -78,3 +84,44 @@ def save_resolutions(conn: Connection, changed: Sequence[tuple[int, Resolution]]
             [r.via for _, r in changed],
         ),
     )
+
+
+def take_relation_rules(conn: Connection, table: Table) -> int:
+    """Type the stored links anew where the table has changed since, in one transaction; returns how many."""
+    if ledger.load_relation_rules(conn) == table.digest:
+        return 0
+    with conn.transaction():
+        typed = retype_links(conn, table)
+        ledger.save_relation_rules(conn, table.digest)
+    return typed
+
+
+# A link that leads nowhere names a note still to be written: a node of the graph like any other.
+LINK_NAMES = """
+WITH shown AS (
+    SELECT coalesce(nullif(display_text, ''), regexp_replace(target_name, '^.*/', '')) AS text,
+           coalesce(target_path, '?' || lower(target_name)) AS node, sum(occurrences) AS uses
+    FROM note_links
+    WHERE target_type IN ('note', 'unresolved') AND target_name <> ''
+        AND source_path IS DISTINCT FROM target_path AND kind IN ('wikilink', 'markdown', 'property') AND length(target_name) <= 200
+        AND coalesce(length(display_text), 0) <= 200
+    GROUP BY 1, 2
+)
+SELECT text, node, uses::int, (uses / sum(uses) OVER (PARTITION BY node))::real FROM shown
+"""
+SAVED_NAMES = "SELECT text, node, uses, share FROM link_names"
+DELETE_NAMES = """
+DELETE FROM link_names n USING unnest(%s::text[], %s::text[]) AS d (text, node)
+WHERE n.text = d.text AND n.node = d.node
+"""
+INSERT_NAME = "INSERT INTO link_names (text, node, uses, share, key) VALUES (%s, %s, %s, %s, %s)"
+
+
+def refresh_link_names(conn: Connection) -> None:
+    """Bring the names that links give to notes up to date; only rows that change are written."""
+    wanted = set(conn.execute(LINK_NAMES).fetchall())
+    saved = set(conn.execute(SAVED_NAMES).fetchall())
+    gone, new = saved - wanted, wanted - saved
+    with conn.transaction(), conn.cursor() as cur:
+        cur.execute(DELETE_NAMES, ([row[0] for row in gone], [row[1] for row in gone]))
+        cur.executemany(INSERT_NAME, [(*row, analyze(row[0]).key) for row in new])

@@ -68,6 +68,25 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Mention:
+    """A place at which a link stands. `link` is its index among the note's links, `sentence_no` counts the
+    note's sentences that hold links, so that links of one sentence can be told. `sentence` is plain text,
+    links by their display text, this one at sentence[first:last]; empty for a property. `context` is the
+    heading, list item or column header it stands under, `label` what is written before it as its type: the
+    property's key, `Author:`.
+    """
+
+    link: int
+    sentence_no: int
+    line: int
+    sentence: str
+    first: int
+    last: int
+    context: str = ""
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """One file, read. `text` is the decoded file with `\\n` line ends and without BOM; `text[body_start:]`
     is the body, what comes before is the front matter block. `hidden` are spans of the body that hold a
@@ -86,6 +105,7 @@ class Note:
     links: tuple[Link, ...]
     hidden: tuple[tuple[int, int], ...] = ()
     warnings: tuple[str, ...] = ()
+    mentions: tuple[Mention, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +179,26 @@ class RunReport:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkStep:
+    """One hop of the way from a note that a question names to a note of the answer. `direction` is "out" for
+    a link of `from_path`, "in" for a link to it, "beside" for two links of one sentence. `relation` is what
+    the text says of the two of what was asked, `sentence` where it says so: line `line` of `source_path`.
+    """
+
+    from_path: str
+    to_path: str
+    direction: str
+    relation: str | None
+    sentence: str | None
+    source_path: str | None
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One chunk of an answer. `ranks` gives the rank, from 1, that each retriever gave it; `neighbor` marks
     a chunk that stands beside a hit and was not found itself (its score is 0.0).
+    `linked_by` is the way by links from what the query names.
     """
 
     file_path: str
@@ -175,6 +212,7 @@ class Hit:
     neighbor: bool = False
     ranks: dict[str, int] = field(default_factory=dict)
     evidence: str = ""
+    linked_by: tuple[LinkStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

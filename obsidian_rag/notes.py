@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markdown_it.token import Token
 
 from obsidian_rag.front_matter import FrontMatter, read_front_matter
-from obsidian_rag.inline import find_links, is_tag
+from obsidian_rag.inline import Written, find_links, is_tag
 from obsidian_rag.links import read_markdown_link, read_wikilink
 from obsidian_rag.markdown import TooMuchWork, parse_blocks, parse_plainly
-from obsidian_rag.models import Block, BlockKind, Link, Note, Section
+from obsidian_rag.mentions import Place, find_places
+from obsidian_rag.models import Block, BlockKind, Link, Mention, Note, Section
 from obsidian_rag.plugins import find_plugin_data
+from obsidian_rag.texts import read_texts
 
 _KINDS: dict[str, BlockKind] = {
     "heading_open": "heading",
@@ -38,6 +41,8 @@ _SEAMS: dict[BlockKind, frozenset[str]] = {
     "table": frozenset(("tr_open",)),
 }
 _LINE_SEAMS = frozenset(("fence", "html", "math"))
+MOST_MENTIONS = 16  # places that are kept of one link of one note
+_LIST_INDEX = re.compile(r"\.\d+(?=\.|$)")  # `rel.0` is an item of the list `rel`
 
 
 def parse_note(file_path: str, text: str) -> Note:
@@ -53,7 +58,8 @@ def parse_note(file_path: str, text: str) -> Note:
     lines = _find_line_starts(body)
     starts = [front.body_start + start for start in lines]
     blocks = _make_blocks(tokens, starts, front.body_start, len(text)) if body.strip() else ()
-    links, tags = _find_in_body(tokens, text.count("\n", 0, front.body_start) + 1)
+    found, tags = _find_in_body(tokens, text.count("\n", 0, front.body_start) + 1)
+    links, mentions = _count_links([*_read_property_links(front), *found])
     return Note(
         file_path=file_path,
         title=_title_of(file_path),
@@ -64,9 +70,10 @@ def parse_note(file_path: str, text: str) -> Note:
         tags=_unify_tags([*_read_tags(front.values), *tags]),
         sections=_make_sections(tokens, blocks, starts, len(text)),
         blocks=blocks,
-        links=_count_links([*_read_property_links(front), *links]),
+        links=links,
         hidden=find_plugin_data(text, front.body_start, front.values),
         warnings=tuple(warnings),
+        mentions=mentions,
     )
 
 
@@ -147,17 +154,30 @@ def _map(token: Token) -> list[int]:
     return token.map
 
 
-def _find_in_body(tokens: Iterable[Token], first_line: int) -> tuple[list[Link], list[str]]:
-    links: list[Link] = []
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A link at one place; `block` counts the texts of the note that hold links."""
+
+    link: Link
+    block: int
+    place: Place
+    context: str = ""
+
+
+def _find_in_body(tokens: Iterable[Token], first_line: int) -> tuple[list[_Found], list[str]]:
+    found: list[_Found] = []
     tags: list[str] = []
-    for token in tokens:
-        if token.type not in ("inline", "paragraph"):
+    for block, text in enumerate(read_texts(tokens)):
+        written: list[Written] = []
+        for cell, start in text.cells:
+            links, cell_tags = find_links(cell)
+            tags += cell_tags
+            written += [replace(w, position=w.position + start, end=w.end + start) for w in links]
+        if not written:
             continue
-        content = token.content
-        written, found = find_links(content)
-        tags += found
-        line, counted = first_line + _map(token)[0], 0
-        for item in written:
+        content = text.content
+        line, counted = first_line + text.line, 0
+        for item, place in zip(written, find_places(content, written, text.quoted), strict=True):
             line += content.count("\n", counted, item.position)
             counted = item.position
             if item.label is None:
@@ -165,16 +185,16 @@ def _find_in_body(tokens: Iterable[Token], first_line: int) -> tuple[list[Link],
             else:
                 link = read_markdown_link(item.target, item.label, item.kind, line=line)
             if link is not None:
-                links.append(link)
-    return links, tags
+                found.append(_Found(link, block, place, text.context_at(item.position)))
+    return found, tags
 
 
-def _read_property_links(front: FrontMatter) -> list[Link]:
+def _read_property_links(front: FrontMatter) -> list[_Found]:
     """A property is a link where its whole value is one: in `"see [[N]]"` Obsidian sees text."""
     if front.refused:
         return []
-    links = []
-    for text in front.texts:
+    found = []
+    for number, text in enumerate(front.texts):
         value = text.value
         if not (value.startswith("[[") and value.endswith("]]")):
             continue
@@ -182,18 +202,40 @@ def _read_property_links(front: FrontMatter) -> list[Link]:
         if len(written) == 1 and written[0].kind == "wikilink" and len(written[0].target) == len(value) - 4:
             link = read_wikilink(written[0].target, "property", line=text.line, property=text.key)
             if link is not None:
-                links.append(link)
-    return links
+                key = _LIST_INDEX.sub("", text.key)
+                found.append(_Found(link, -1 - number, Place(0, "", 0, 0, f"{key}::")))
+    return found
 
 
-def _count_links(links: Iterable[Link]) -> tuple[Link, ...]:
-    """Each distinct link once, at its first line, with how often it is written."""
-    counted: dict[tuple[object, ...], Link] = {}
-    for link in links:
+def _count_links(found: Iterable[_Found]) -> tuple[tuple[Link, ...], tuple[Mention, ...]]:
+    """Each distinct link once, at its first line, with how often it is written; and where each stands."""
+    counted: dict[tuple[object, ...], int] = {}
+    links: list[Link] = []
+    mentions: list[Mention] = []
+    sentences: dict[tuple[int, int], int] = {}
+    for item in found:
+        link, place = item.link, item.place
         key = (link.kind, link.target, link.heading, link.block, link.display, link.property)
-        known = counted.get(key)
-        counted[key] = link if known is None else replace(known, count=known.count + 1)
-    return tuple(counted.values())
+        index = counted.setdefault(key, len(links))
+        if index == len(links):
+            links.append(link)
+        else:
+            links[index] = replace(links[index], count=links[index].count + 1)
+        if links[index].count <= MOST_MENTIONS:
+            number = sentences.setdefault((item.block, place.number), len(sentences))
+            mentions.append(
+                Mention(
+                    index,
+                    number,
+                    link.line,
+                    place.sentence,
+                    place.first,
+                    place.last,
+                    item.context,
+                    place.label,
+                )
+            )
+    return tuple(links), tuple(mentions)
 
 
 def _read_aliases(front: FrontMatter) -> tuple[str, ...]:

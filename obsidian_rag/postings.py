@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from obsidian_rag.analysis import LONGEST_TERM, Terms, analyze, list_keys, list_trigrams, strip_extension
+from obsidian_rag.naming import list_parts
 from obsidian_rag.postgres import Connection
 
 # Raise when the analysis changes: the next run makes the postings of all notes anew, embedding nothing.
-KEYWORD_VERSION = 2
+KEYWORD_VERSION = 3
 
 # Measured on five collections: names at 3 gain where titles are asked for and cost nothing elsewhere; the
 # heading path beyond 1 gains nothing, since the heading is in the text as well.
@@ -33,11 +35,12 @@ class ChunkWords:
 
 @dataclass(frozen=True, slots=True)
 class NoteWords:
-    """What of a note is counted and named."""
+    """What of a note is counted and named. `called` is its property title, whatever that holds."""
 
     file_path: str
     title: str
     aliases: tuple[str, ...]
+    called: Any
     config: str
     chunks: tuple[ChunkWords, ...]
 
@@ -53,6 +56,24 @@ ADD_TOTALS = """
 UPDATE keyword_stats SET notes = notes + %s, chunks = chunks + %s, chunk_length = chunk_length + %s,
     note_length = note_length + %s
 """
+# The sums as they should be, over everything.
+COUNT_ALL = """
+WITH chunk AS (
+    SELECT note_id, max(chunk_length) AS chunk_length, max(note_length) AS note_length
+    FROM postings GROUP BY note_id, chunk_index),
+note AS (SELECT max(note_length) AS note_length FROM chunk GROUP BY note_id)
+SELECT (SELECT count(*) FROM note) AS notes, count(*) AS chunks,
+       coalesce(sum(chunk_length), 0)::bigint AS chunk_length,
+       coalesce((SELECT sum(note_length) FROM note), 0)::bigint AS note_length
+FROM chunk
+"""
+SAVE_TOTALS = f"""
+INSERT INTO keyword_stats (notes, chunks, chunk_length, note_length) {COUNT_ALL}
+ON CONFLICT (only_row) DO UPDATE SET notes = excluded.notes, chunks = excluded.chunks,
+    chunk_length = excluded.chunk_length, note_length = excluded.note_length
+"""  # noqa: S608 - a constant of this module, no value
+DELETE_STRAY_POSTINGS = "DELETE FROM postings p WHERE NOT EXISTS (SELECT FROM notes n WHERE n.id = p.note_id)"
+DELETE_STRAY_NAMES = "DELETE FROM note_names w WHERE NOT EXISTS (SELECT FROM notes n WHERE n.id = w.note_id)"
 INSERT_POSTINGS = """
 WITH chunk AS (
     SELECT * FROM unnest(%(indexes)s::int[], %(texts)s::text[], %(wholes)s::text[], %(headings)s::text[])
@@ -122,6 +143,16 @@ def delete_postings(conn: Connection, note_ids: Sequence[int]) -> None:
     _delete(conn, note_ids)
 
 
+def repair_postings(conn: Connection) -> None:
+    """Remove what belongs to no note and count the sums anew, in one transaction. For a table that somebody
+    changed by hand: with every note the rows of that note are replaced, but no others.
+    """
+    with conn.transaction():
+        conn.execute(DELETE_STRAY_POSTINGS)
+        conn.execute(DELETE_STRAY_NAMES)
+        conn.execute(SAVE_TOTALS)
+
+
 def tidy_postings(conn: Connection) -> None:
     """After many changes: let index-only scans see that the rows are settled, and the planner their number.
 
@@ -147,13 +178,29 @@ def _join_wholes(terms: Terms) -> str:
 
 
 def _list_names(note: NoteWords) -> Iterable[tuple[str, str, str, list[str], list[str]]]:
+    """Rows of note_names: kind, name, key, words and trigrams, those two where they are looked for."""
     seen: set[tuple[str, str]] = set()
+    called = list(_list_called(note))
     kinds = [("title", note.title), *(("alias", a) for a in note.aliases)]
     kinds += [("heading", chunk.heading) for chunk in note.chunks if chunk.heading]
+    kinds += [("called", name) for name in called]
     for kind, name in kinds:
         for key in list_keys(name):
             if (kind, key) in seen:
                 continue
             seen.add((kind, key))
-            trigrams = [] if kind == "heading" else list_trigrams(key[: LONGEST_TERM * 2])
-            yield kind, name, key, sorted(set(key.split())), trigrams
+            trigrams = list_trigrams(key[: LONGEST_TERM * 2]) if kind in ("title", "alias") else []
+            yield kind, name, key, sorted(set(key.split())) if kind != "called" else [], trigrams
+    whole = {key for kind, key in seen if kind != "heading"}
+    for kind, name, key in list_parts([note.title, *note.aliases, *called]):
+        if key not in whole:
+            yield kind, name, key, [], []
+
+
+def _list_called(note: NoteWords) -> Iterable[str]:
+    """What a note calls itself: its property title, and its first heading if that is of the first level."""
+    if isinstance(note.called, str) and note.called.strip():
+        yield note.called
+    first = next((chunk for chunk in note.chunks if chunk.heading), None)
+    if first and first.heading and first.text.lstrip().startswith("# "):
+        yield first.heading

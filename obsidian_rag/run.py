@@ -9,6 +9,7 @@ from obsidian_rag.embedding import Embedder, EmbeddingModel
 from obsidian_rag.models import Failure, RunReport, make_storable
 from obsidian_rag.postgres import Connection
 from obsidian_rag.progress import Progress
+from obsidian_rag.relations import Table
 from obsidian_rag.vaults import VaultReader
 
 
@@ -17,14 +18,15 @@ class Options:
     """What a run may do.
 
     `full` reads and parses every note again; vectors of unchanged text stay. `reembed` makes all vectors anew
-    with the embedder of the settings. `allow_mass_delete` accepts that most indexed notes are gone, or that
-    another vault takes the index over.
+    with the embedder of the settings, `drop_reembedding` gives up one that is not finished.
+    `allow_mass_delete` accepts that most indexed notes are gone, or that another vault takes the index over.
     """
 
     full: bool = False
     dry_run: bool = False
     allow_mass_delete: bool = False
     reembed: bool = False
+    drop_reembedding: bool = False
 
 
 @dataclass(slots=True)
@@ -42,6 +44,7 @@ class Run:
     fts_config: str
     available_configs: frozenset[str]
     recorded: EmbeddingModel | None
+    table: Table
     embedder: Embedder | None = None
     report: RunReport = field(default_factory=lambda: RunReport(None, "ok"))
 
