@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from obsidian_rag.errors import NoteNotFound, QueryError
-from obsidian_rag.ledger import was_cut_short
+from obsidian_rag.ledger import load_reembedding, was_cut_short
 from obsidian_rag.postgres import Connection
 
 NEAREST = 5
@@ -206,8 +206,9 @@ SELECT (SELECT count(*) FROM notes), (SELECT count(*) FROM documents),
        (SELECT count(*) FROM note_links WHERE target_type = 'unresolved'),
        (SELECT to_jsonb(s) - 'only_row' FROM index_settings s),
        (SELECT to_jsonb(r) FROM last_run r),
-       (SELECT to_jsonb(r) - 'report' FROM index_runs r WHERE status IN ('ok', 'partial')
-        ORDER BY run_id DESC LIMIT 1),
+       (SELECT to_jsonb(r) - 'report' || jsonb_build_object('age_seconds',
+            round(extract(epoch FROM now() - finished_at))::bigint)
+        FROM index_runs r WHERE status IN ('ok', 'partial') ORDER BY run_id DESC LIMIT 1),
        (SELECT coalesce(jsonb_agg(to_jsonb(f)), '[]') FROM failures f),
        pg_database_size(current_database()),
        (SELECT to_jsonb(k) - 'only_row' FROM keyword_stats k),
@@ -220,9 +221,11 @@ SELECT (SELECT count(*) FROM notes), (SELECT count(*) FROM documents),
 
 
 def load_status(conn: Connection) -> dict[str, Any]:
-    """How the index stands: counts, settings, the last run, the last good one, failures, warnings of notes.
+    """How the index stands: counts, settings, the last run, the last that came to its end with its age,
+    failures, warnings of notes. What takes a look at the vault or at every row is in `drift`.
 
-    `cut_short` is set where the last run is recorded as running and nobody runs it.
+    `cut_short` is set where the last run is recorded as running and nobody runs it; `reembedding` where the
+    embedder is being changed.
     """
     row = conn.execute(STATUS).fetchone()
     assert row is not None
@@ -233,4 +236,8 @@ def load_status(conn: Connection) -> dict[str, Any]:
     status = dict(zip(names, row, strict=True))
     last = status["last_run"]
     running = last is not None and last["status"] == "running"
-    return status | {"cut_short": running and was_cut_short(conn, last["run_id"])}
+    begun = load_reembedding(conn)
+    return status | {
+        "cut_short": running and was_cut_short(conn, last["run_id"]),
+        "reembedding": begun.to_json() if begun else None,
+    }

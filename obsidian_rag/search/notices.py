@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from obsidian_rag.ledger import was_cut_short
 from obsidian_rag.models import Hit
 from obsidian_rag.postgres import Connection
 from obsidian_rag.search.evidence import CERTAIN, STRONG, is_sure
-from obsidian_rag.search.query import Request, read_operators
+from obsidian_rag.search.filters import find_exclude
+from obsidian_rag.search.priors import find_idle, uses_priors
+from obsidian_rag.search.query import Intent, Request, read_operators
 from obsidian_rag.search.retrieval import Retrieved
 
 INDEX_STATE = """
 SELECT r.run_id, r.status, r.error,
-       (SELECT extract(epoch FROM now() - finished_at)::float8 FROM index_runs
-        WHERE status IN ('ok', 'partial') ORDER BY run_id DESC LIMIT 1),
-       (SELECT count(*) FROM failures)
-FROM last_run r
+       extract(epoch FROM now() - good.finished_at)::float8, extract(epoch FROM good.started_at)::float8,
+       (SELECT count(*) FROM failures),
+       coalesce((SELECT vaults FROM index_settings), '{}')
+FROM last_run r LEFT JOIN (
+    SELECT started_at, finished_at FROM index_runs
+    WHERE status IN ('ok', 'partial') ORDER BY run_id DESC LIMIT 1) AS good ON true
 """
 STALE_AFTER = 7 * 24 * 3600.0  # seconds; a nightly job that has failed for a week is not working
+# Between two nightly runs there are always edits that the index lacks. From here on a run was left out.
+OVERDUE_AFTER = 26 * 3600.0
+
+# Given where the index says its vaults are, the time (Unix seconds) of the newest edit of a note there.
+FindEdit = Callable[[Sequence[str]], float | None]
 
 
-def describe_index(conn: Connection) -> tuple[str, ...]:
-    """Notices about the index itself: the last run failed, was killed, left notes out, or was long ago."""
+def describe_index(conn: Connection, find_edit: FindEdit) -> tuple[str, ...]:
+    """Notices about the index itself: the last run failed, was killed, left notes out, was long ago, or a run
+    is overdue and notes were edited since the last one.
+    """
     row = conn.execute(INDEX_STATE).fetchone()
     if row is None:
         return ()
-    run_id, status, error, age, failures = row
+    run_id, status, error, age, good_since, failures, vaults = row
     notices = []
     if status == "failed":
         notices.append(
@@ -42,6 +53,11 @@ def describe_index(conn: Connection) -> tuple[str, ...]:
         notices.append(f"{failures} notes could not be indexed; `obsidian-rag status` names them.")
     if age is not None and age > STALE_AFTER:
         notices.append(f"The index is {age / 86400:.0f} days old. Run: obsidian-rag index")
+    elif age is not None and age > OVERDUE_AFTER and (find_edit(vaults) or 0) > good_since:
+        notices.append(
+            f"Notes were edited after the last run of the indexer, {age / 3600:.0f} hours ago; those edits"
+            " are missing. Run: obsidian-rag index"
+        )
     return tuple(notices)
 
 
@@ -56,12 +72,35 @@ def explain_weakness(hits: Sequence[Hit], retrieved: Retrieved) -> tuple[str, ..
     return ("No note clearly answers this: these are only the nearest. The vault may hold nothing on it.",)
 
 
+def explain_boosts(conn: Connection, request: Request, intent: Intent) -> tuple[str, ...]:
+    """Notices of boosts that were asked for and do nothing."""
+    if not request.boosts:
+        return ()
+    if not uses_priors(request, intent):
+        return ("The boosts were not used: the query asks about a time, where every folder counts the same.",)
+    idle = find_idle(conn, request.boosts)
+    return (f"Boosts that do nothing, since no note lies in the folder: {', '.join(idle)}.",) if idle else ()
+
+
+def explain_excludes(request: Request, hidden: Sequence[str]) -> tuple[str, ...]:
+    """A notice of notes that would fill the answer up, were they not hidden."""
+    if not hidden:
+        return ()
+    reasons = dict.fromkeys(str(find_exclude(path, request.excludes)) for path in hidden)
+    return (
+        f"SEARCH_EXCLUDES ({', '.join(reasons)}) hides {len(hidden)} more notes that may answer. To see them,"
+        " search with include_excluded=true (--include-excluded).",
+    )
+
+
 def explain_nothing(conn: Connection, request: Request, allowed: Sequence[int] | None) -> tuple[str, ...]:
     """Why an answer is empty: no index, no text, a filter that nothing passes, or truly no match."""
     row = conn.execute("SELECT EXISTS (SELECT FROM documents), EXISTS (SELECT FROM notes)").fetchone()
     has_chunks, has_notes = row if row else (False, False)
     if not has_notes and not has_chunks:
         return ("The index is empty. Run: obsidian-rag index /path/to/vault",)
+    if allowed == [] and request.excludes:
+        return ("No note passes the filters and SEARCH_EXCLUDES.",)
     if allowed == []:
         return ("No note passes the filters. Leave one out.",)
     if not has_chunks:
