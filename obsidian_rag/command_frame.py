@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from obsidian_rag.config import EMBEDDERS, FUSIONS, NAMES, Settings, load_settings
+from obsidian_rag.config import DEFAULT_ARCHIVE, EMBEDDERS, FUSIONS, NAMES, Settings, load_settings
 from obsidian_rag.errors import ObsidianRagError
 
 if TYPE_CHECKING:
@@ -33,7 +33,13 @@ SETTING_OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("--embed-model", "EMBED_MODEL", "The embedding model."),
     ("--embedder", "EMBEDDER", f"One of {', '.join(EMBEDDERS)}."),
     ("--fts-config", "FTS_CONFIG", "PostgreSQL's text search configuration."),
+    ("--link-relations", "LINK_RELATIONS", "A TOML file that adds to the words by which links are typed."),
     ("--search-fusion", "SEARCH_FUSION", f"How hybrid joins its lists: {' or '.join(FUSIONS)}."),
+    ("--search-boosts", "SEARCH_BOOSTS", "Factors of folders, as Projects=1.3, Journal=0.8."),
+    ("--search-archive", "SEARCH_ARCHIVE", f"The factor of archive folders, else {DEFAULT_ARCHIVE}."),
+    ("--search-excludes", "SEARCH_EXCLUDES", "Folders and patterns no search shows, as Templates, *.tmp.md."),
+    ("--rerank-model", "RERANK_MODEL", "A cross-encoder that orders the first notes anew."),
+    ("--expand-model", "EXPAND_MODEL", "A text model of Ollama that words queries in other ways."),
 )
 
 Command = Callable[..., Any]
@@ -152,6 +158,22 @@ def open_reader(settings: Settings) -> Iterator[IndexReader]:
         yield reader
     finally:
         reader.close()
+
+
+def with_priors(command: Command) -> Command:
+    """Give a command the options for what counts beside the match: `boosts` and `include_excluded`."""
+    for option in (
+        click.option("--include-excluded", is_flag=True, help="Also what SEARCH_EXCLUDES hides."),
+        click.option(
+            "--boost",
+            "boosts",
+            multiple=True,
+            metavar="FOLDER=FACTOR",
+            help="Favour a folder, or put it back: Projects=1.3; may be repeated.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def with_filters(command: Command) -> Command:

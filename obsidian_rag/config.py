@@ -5,7 +5,9 @@ Nothing is read from inside a vault: a note folder that was downloaded must not 
 
 from __future__ import annotations
 
+import csv
 import difflib
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -18,6 +20,8 @@ from obsidian_rag.errors import SettingsError
 DEFAULT_OLLAMA_URL = "http://localhost:11434"
 EMBEDDERS = ("auto", "ollama", "local")
 FUSIONS = ("calibrated", "rrf")
+DEFAULT_ARCHIVE = 0.8  # the factor of notes in archive folders
+HIGHEST_FACTOR = 10.0
 NAMES = (
     "VAULT_PATH",
     "DATABASE_URL",
@@ -25,9 +29,19 @@ NAMES = (
     "EMBED_MODEL",
     "EMBEDDER",
     "FTS_CONFIG",
+    "LINK_RELATIONS",
     "SEARCH_FUSION",
+    "SEARCH_BOOSTS",
+    "SEARCH_ARCHIVE",
+    "SEARCH_EXCLUDES",
+    "RERANK_MODEL",
+    "EXPAND_MODEL",
     "OBSIDIAN_RAG_DATA",
 )
+
+
+Boost = tuple[str, float]
+"""A folder and the factor of the notes in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +81,13 @@ class Settings:
     embed_model: str | None = None
     embedder: str = "auto"
     fts_config: str | None = None
+    link_relations: Path | None = None
     search_fusion: str = "calibrated"
+    search_boosts: tuple[Boost, ...] = ()
+    search_archive: float = DEFAULT_ARCHIVE
+    search_excludes: tuple[str, ...] = ()
+    rerank_model: str | None = None
+    expand_model: str | None = None
     from_environment: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
 
@@ -106,7 +126,13 @@ def load_settings(
         embed_model=values["EMBED_MODEL"],
         embedder=embedder,
         fts_config=values["FTS_CONFIG"],
+        link_relations=_absolute(values["LINK_RELATIONS"]) if values["LINK_RELATIONS"] else None,
         search_fusion=search_fusion,
+        search_boosts=parse_boosts("SEARCH_BOOSTS", _split_list("SEARCH_BOOSTS", values["SEARCH_BOOSTS"])),
+        search_archive=_parse_factor("SEARCH_ARCHIVE", values["SEARCH_ARCHIVE"] or str(DEFAULT_ARCHIVE)),
+        search_excludes=_parse_excludes(values["SEARCH_EXCLUDES"]),
+        rerank_model=_read_model(values["RERANK_MODEL"]),
+        expand_model=values["EXPAND_MODEL"],
         from_environment=tuple(name for name in NAMES if environ.get(name)),
         notices=notices,
     )
@@ -118,6 +144,72 @@ def _choose(name: str, value: str | None, choices: Sequence[str]) -> str:
     if chosen not in choices:
         raise SettingsError(f"{name} is {value!r}", f"Set it to one of {', '.join(choices)}.")
     return chosen
+
+
+def _split_list(name: str, value: str | None) -> list[str]:
+    """The parts of a setting between its commas; one in double quotes may hold a comma."""
+    try:
+        rows = list(csv.reader([value or ""], skipinitialspace=True, strict=True))
+    except csv.Error as exc:
+        raise SettingsError(
+            f"{name} is {value!r}: {exc}", 'Quote the whole of a part that has a comma: "Smith, John=1.3".'
+        ) from exc
+    return [part.strip() for row in rows for part in row if part.strip()]
+
+
+def join_list(parts: Sequence[str]) -> str:
+    """A setting's value that reads as these parts."""
+    quoted = (f'"{part.replace(chr(34), chr(34) * 2)}"' if set(part) & {",", '"'} else part for part in parts)
+    return ", ".join(quoted)
+
+
+def parse_boosts(name: str, entries: Sequence[str]) -> tuple[Boost, ...]:
+    """Folders with their factors, from entries like `Projects=1.3`.
+
+    Raises SettingsError, which calls them by `name`, for an entry that is none and for a folder named twice.
+    """
+    boosts: dict[str, Boost] = {}
+    for entry in entries:
+        folder, sign, factor = (part.strip() for part in entry.rpartition("="))
+        folder = folder.strip("/")
+        if not (sign and folder):
+            raise SettingsError(
+                f"{name} has {entry!r}, which is no folder with a factor", "Write it like Projects=1.3."
+            )
+        boost = (folder, _parse_factor(f"{name}, {folder}", factor))
+        if boosts.setdefault(folder.casefold(), boost) is not boost:
+            raise SettingsError(f"{name} names the folder {folder!r} twice", "Leave one of them out.")
+    return tuple(boosts.values())
+
+
+def _parse_factor(name: str, value: str) -> float:
+    try:
+        factor = float(value)
+    except ValueError:
+        factor = math.nan
+    if not 0 < factor <= HIGHEST_FACTOR:
+        raise SettingsError(
+            f"The factor of {name} is {value!r}",
+            f"Set it to a number above 0 and up to {HIGHEST_FACTOR:g}; 1 changes nothing.",
+        )
+    return factor
+
+
+def _parse_excludes(value: str | None) -> tuple[str, ...]:
+    excludes = tuple(dict.fromkeys(part.strip("/") for part in _split_list("SEARCH_EXCLUDES", value)))
+    if "" in excludes:
+        raise SettingsError(
+            f"SEARCH_EXCLUDES is {value!r}, where one part is only a slash",
+            "Name a folder, like Templates, or a pattern, like private/*.md.",
+        )
+    return excludes
+
+
+def _read_model(value: str | None) -> str | None:
+    """A model's name as it is, the path of its folder absolute. Only what is written as a path is one: a name
+    must not find a folder by chance where the program runs, which may be inside somebody else's vault.
+    """
+    return str(_absolute(value)) if value and re.match(r"[/~]|\.{1,2}/", value) else value
 
 
 def parse_vaults(value: str) -> tuple[Vault, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from obsidian_rag.config import FUSIONS, Settings, Vault, mask_password
+from obsidian_rag.config import DEFAULT_ARCHIVE, FUSIONS, Settings, Vault, join_list, mask_password
 from obsidian_rag.errors import SettingsError
 from obsidian_rag.graph import walk_graph
 from obsidian_rag.index_reader import IndexReader
@@ -110,7 +110,7 @@ def _summarize(answer: Answer) -> str:
 
 def describe_next_steps(settings: Settings, own: bool) -> str:
     """The line that connects Claude Code to this index, and the one that indexes the reader's own vault."""
-    program = _program()
+    program = find_program()
     lines = ["Connect Claude Code to this index:", f"  {connect_line(settings, program)}"]
     lines += [
         f"  ({name} is taken from your shell, its password is not shown here.)" for name in _hidden(settings)
@@ -150,6 +150,14 @@ def _values(settings: Settings) -> dict[str, str | None]:
         "EMBEDDER": settings.embedder if settings.embedder != "auto" else None,
         "FTS_CONFIG": settings.fts_config,
         "SEARCH_FUSION": settings.search_fusion if settings.search_fusion != FUSIONS[0] else None,
+        "SEARCH_BOOSTS": join_list([f"{folder}={factor}" for folder, factor in settings.search_boosts])
+        or None,
+        "SEARCH_ARCHIVE": str(settings.search_archive)
+        if settings.search_archive != DEFAULT_ARCHIVE
+        else None,
+        "SEARCH_EXCLUDES": join_list(settings.search_excludes) or None,
+        "RERANK_MODEL": settings.rerank_model,
+        "EXPAND_MODEL": settings.expand_model,
     }
 
 
@@ -161,7 +169,7 @@ def _vault_path(settings: Settings) -> str:
     return shlex.quote(os.pathsep.join(str(vault.root) for vault in settings.vaults))
 
 
-def _program() -> str:
+def find_program() -> str:
     """How this program is called from any folder, for a shell."""
     beside = Path(sys.executable).with_name("obsidian-rag")
     if beside.exists():

@@ -33,7 +33,7 @@ def add_passages(conn: Connection, hits: Sequence[Hit], retrieved: Retrieved) ->
         hit.file_path: retrieved.further_chunks(hit.file_path, least)[:MOST_PASSAGES]
         for hit in hits[:TOP_HITS]
     }
-    rows = _load(conn, [(path, index) for path, indexes in wanted.items() for index in indexes])
+    rows = load_chunks(conn, [(path, index) for path, indexes in wanted.items() for index in indexes])
     result = []
     for hit in hits:
         result.append(hit)
@@ -53,7 +53,7 @@ def add_neighbors(conn: Connection, hits: Sequence[Hit]) -> list[Hit]:
         for index in (hit.chunk_index - 1, hit.chunk_index + 1):
             if hit.file_path in first and index >= 0 and (hit.file_path, index) not in shown:
                 wanted.setdefault((hit.file_path, index), (hit.file_path, hit.chunk_index))
-    rows = _load(conn, list(wanted))
+    rows = load_chunks(conn, list(wanted))
     result = []
     for hit in hits:
         result.append(hit)
@@ -64,7 +64,8 @@ def add_neighbors(conn: Connection, hits: Sequence[Hit]) -> list[Hit]:
     return result
 
 
-def _load(conn: Connection, keys: Sequence[ChunkKey]) -> Mapping[ChunkKey, Any]:
+def load_chunks(conn: Connection, keys: Sequence[ChunkKey]) -> Mapping[ChunkKey, Any]:
+    """Rows of LOAD by path and chunk index; a chunk that is not there any more is left out."""
     if not keys:
         return {}
     wanted = {"paths": [path for path, _ in keys], "indexes": [index for _, index in keys]}
