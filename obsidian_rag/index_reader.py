@@ -1,27 +1,43 @@
-"""An open index for reading: connections that survive a restart of the database, and the query embedder."""
+"""An open index for reading: connections that survive a restart of the database, and a query's models."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from psycopg.pq import TransactionStatus
 
 from obsidian_rag import ledger, store
 from obsidian_rag.config import Settings
-from obsidian_rag.embedding import Embedder, EmbeddingModel, Vector, open_embedder
-from obsidian_rag.errors import DatabaseUnavailable, IndexMismatch
+from obsidian_rag.embedding import Embedder, Vector, only, open_embedder
+from obsidian_rag.errors import DatabaseUnavailable, EmbeddingRejected, IndexMismatch
+from obsidian_rag.freshness import EditWatch
+from obsidian_rag.ledger import Edition
 from obsidian_rag.migrate import check_schema
 from obsidian_rag.postgres import Connection, connect, locate, mapped_errors
+from obsidian_rag.query_embedder import QueryEmbedder
+from obsidian_rag.relations import Table, load_table
 
+if TYPE_CHECKING:
+    from obsidian_rag.embedding.cross_encoder import CrossEncoder
+    from obsidian_rag.search.expansion import Expander
+
+Prepared = TypeVar("Prepared")
 Result = TypeVar("Result")
 
 IDLE_CONNECTIONS = 4  # tools run in threads; more than this at once is rare, and they are made on demand
-REMEMBERED_QUERIES = 256
+EDITIONS_FOLLOWED = 3  # of an index whose vectors change while a question is prepared
 STATEMENT_TIMEOUT = "30s"
+# A plan made once for all values looks through a list of thousands of note ids for each row; one made for
+# the list at hand hashes it: a search within 5,600 notes took 450 ms, and takes 90 so.
+SESSION = """
+SELECT set_config('statement_timeout', %s, false), set_config('plan_cache_mode', 'force_custom_plan', false)
+"""
 
 
 class IndexReader:
@@ -35,16 +51,50 @@ class IndexReader:
         self._settings = settings
         self._say = say
         self._idle: deque[Connection] = deque()
+        self._edits = EditWatch()
         self._conninfo = ""
-        self._embedder: Embedder | None = None
-        self._embedder_for: EmbeddingModel | None = None
-        self._embedder_lock = threading.Lock()
-        self._query_vectors: OrderedDict[str, Vector] = OrderedDict()
+        self._embedder = QueryEmbedder(lambda: self.run(ledger.load_edition), self._open_embedder)
+        self._stages_lock = threading.Lock()
+        self._reranker: CrossEncoder | None = None
+        self._expander: Expander | None = None
 
     @property
-    def search_fusion(self) -> str:
-        """How hybrid search joins its lists, as the settings say."""
-        return self._settings.search_fusion
+    def settings(self) -> Settings:
+        """What a search is under beside what is asked."""
+        return self._settings
+
+    @cached_property
+    def table(self) -> Table:
+        """The words by which questions ask for links. Raises SettingsError."""
+        return load_table(self._settings.link_relations)
+
+    @property
+    def reranker(self) -> CrossEncoder | None:
+        """The cross-encoder that the settings name, not loaded yet; None where they name none."""
+        name = self._settings.rerank_model
+        if name is None:
+            return None
+        with self._stages_lock:
+            if self._reranker is None:
+                from obsidian_rag.embedding.cross_encoder import CrossEncoder
+
+                self._reranker = CrossEncoder(name, self._say)
+            return self._reranker
+
+    @property
+    def expander(self) -> Expander | None:
+        """What asks the settings' text model for other wordings, not connected yet; None without one."""
+        name = self._settings.expand_model
+        if name is None:
+            return None
+        with self._stages_lock:
+            if self._expander is None:
+                from obsidian_rag.embedding.text_model import TextModel
+                from obsidian_rag.search.expansion import Expander
+
+                url = self._settings.ollama_url
+                self._expander = Expander(lambda: TextModel(name, url, "EXPAND_MODEL"))
+            return self._expander
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
         """Do `work` with a connection; once more with a new one where its connection is lost meanwhile.
@@ -69,37 +119,49 @@ class IndexReader:
             self._give_back(conn)
 
     def embed_query(self, text: str) -> Vector:
-        """The query's vector, from memory where it was asked before.
+        """The query's vector. Raises what `embed_queries` raises, and EmbeddingRejected."""
+        return only(self.embed_queries([text]))
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector | EmbeddingRejected]:
+        """Vectors to search with, from memory where they were asked for before, the others in one call.
 
         Raises EmbedderError, and IndexMismatch where the index holds no vectors, or others than the
         settings ask for.
         """
-        recorded, dimensions = self.run(_read_model)
-        if recorded is None:
-            raise IndexMismatch("The index holds no vectors yet", "Run: obsidian-rag index /path/to/vault")
-        with self._embedder_lock:
-            if self._embedder is None or self._embedder_for != recorded:
-                self._close_embedder()  # the index was embedded anew, by another model
-                self._embedder = self._open_embedder(recorded, dimensions)
-                self._embedder_for = recorded
-            embedder = self._embedder
-            known = self._query_vectors.get(text)
-            if known is not None:
-                self._query_vectors.move_to_end(text)
-                return known
-        vector = embedder.embed_query(text)
-        with self._embedder_lock:
-            if embedder is self._embedder:
-                self._query_vectors[text] = vector
-                if len(self._query_vectors) > REMEMBERED_QUERIES:
-                    self._query_vectors.popitem(last=False)
-        return vector
+        return self._embedder.embed(texts)
+
+    def run_prepared(
+        self, prepare: Callable[[], Prepared], work: Callable[[Connection, Prepared], Result]
+    ) -> Result:
+        """Do `work` with what `prepare` makes of a question, on vectors of the model that it asked.
+
+        An index whose vectors are changed for another model's meanwhile is asked again; from the first
+        statement of `work` to its last they stay the same. Raises what both do.
+        """
+        for _ in range(EDITIONS_FOLLOWED):
+            before = self.run(ledger.load_edition)
+            prepared = prepare()
+            done = self.run(partial(_work_on_edition, before, prepared, work))
+            if done is not None:
+                return done[0]
+        raise IndexMismatch("The index changes its vectors again and again", "Search again in a minute.")
+
+    def find_edit(self, places: Sequence[str]) -> float | None:
+        """When a note of the vaults was last edited (Unix seconds), None where that cannot be seen from here;
+        `places` are the vaults that the index was made of, for settings that name none.
+        """
+        roots = [vault.root for vault in self._settings.vaults] or [Path(place) for place in places]
+        return self._edits.find_newest(roots)
 
     def close(self) -> None:
-        """Close connections and the embedder; a later use opens them again."""
+        """Close connections and models; a later use opens them again."""
         self._forget_connections()
-        with self._embedder_lock:
-            self._close_embedder()
+        self._embedder.close()
+        with self._stages_lock:
+            for stage in (self._reranker, self._expander):
+                if stage is not None:
+                    stage.close()
+            self._reranker = self._expander = None
 
     def _take_connection(self) -> Connection:
         while self._idle:
@@ -114,7 +176,7 @@ class IndexReader:
         try:
             with mapped_errors(self._conninfo):
                 check_schema(conn)
-                conn.execute("SELECT set_config('statement_timeout', %s, false)", (STATEMENT_TIMEOUT,))
+                conn.execute(SESSION, (STATEMENT_TIMEOUT,))
         except BaseException:
             conn.close()
             raise
@@ -132,16 +194,21 @@ class IndexReader:
             while True:
                 self._idle.pop().close()
 
-    def _open_embedder(self, recorded: EmbeddingModel, dimensions: int) -> Embedder:
+    def _open_embedder(self, edition: Edition) -> Embedder:
+        if edition.model is None:
+            raise IndexMismatch("The index holds no vectors yet", "Run: obsidian-rag index /path/to/vault")
+        begun = self.run(ledger.load_reembedding)
         embedder = open_embedder(
             embedder=self._settings.embedder,
             model=self._settings.embed_model,
             ollama_url=self._settings.ollama_url,
             ollama_url_is_set=self._settings.ollama_url_is_set,
-            recorded=recorded,
+            recorded=edition.model,
+            coming=begun.model if begun else None,
             say=self._say,
         )
-        if embedder.model.dimensions != dimensions:
+        dimensions = self.run(store.vector_dimensions)
+        if embedder.model.dimensions != dimensions and self.run(ledger.load_edition) == edition:
             embedder.close()
             raise IndexMismatch(
                 f"The index holds vectors of {dimensions} dimensions,"
@@ -150,12 +217,17 @@ class IndexReader:
             )
         return embedder
 
-    def _close_embedder(self) -> None:
-        if self._embedder is not None:
-            self._embedder.close()
-        self._embedder = None
-        self._query_vectors.clear()
+
+# The swap of a re-embedding waits for whoever reads the table: what is read after the lock holds to the end.
+HOLD_VECTORS = "LOCK TABLE documents IN ACCESS SHARE MODE"
 
 
-def _read_model(conn: Connection) -> tuple[EmbeddingModel | None, int]:
-    return ledger.recorded_model(ledger.load_settings_row(conn)), store.vector_dimensions(conn)
+def _work_on_edition(
+    edition: Edition, prepared: Prepared, work: Callable[[Connection, Prepared], Result], conn: Connection
+) -> tuple[Result] | None:
+    """What `work` gives, None where the index does not hold this edition's vectors any more."""
+    with conn.transaction():
+        conn.execute(HOLD_VECTORS)
+        if ledger.load_edition(conn) != edition:
+            return None
+        return (work(conn, prepared),)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from obsidian_rag.catalog import StoredText, Topics
 from obsidian_rag.graph import Graph, GraphEdge
-from obsidian_rag.models import Hit, RunReport
+from obsidian_rag.ledger import GO_ON
+from obsidian_rag.models import Hit, LinkStep, RunReport
 
 if TYPE_CHECKING:
     from obsidian_rag.search.pipeline import Answer
 
+_WORDS = re.compile(r"\w+")
 _LINE_ENDS = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 BUDGET = 16_000  # characters, about 4,000 tokens: what an agent reads without crowding its context
 
@@ -91,17 +94,29 @@ def _hit_title(number: int, hit: Hit) -> str:
 
 
 def _render_hit(number: int, hit: Hit) -> str:
-    return f"{_hit_title(number, hit)}\n\n{hit.content.strip() or '(no text)'}"
+    way = "".join(f"\n{_render_step(step)}" for step in hit.linked_by)
+    return f"{_hit_title(number, hit)}{way}\n\n{hit.content.strip() or '(no text)'}"
+
+
+def _render_step(step: LinkStep) -> str:
+    """`Acme.md ← invested_in – Ann.md: "Ann led the seed round of Acme."`"""
+    left, right = {"out": ("–", "→"), "in": ("←", "–")}.get(step.direction, ("–", "–"))
+    said = f' "{" ".join(step.sentence.split())}"' if step.sentence else ""
+    ends = (step.from_path.lstrip("?"), step.to_path.lstrip("?"))
+    return show_line(f"{ends[0]} {left} {step.relation or 'linked'} {right} {ends[1]}{said}")
 
 
 def fit_graph(graph: Graph, budget: int = BUDGET) -> Graph:
-    """A neighbourhood of at most about `budget` characters, the nearest notes first."""
-    used, kept = 0, 0
-    for edge in graph.edges:
-        used += len(_render_edge(edge)) + 1
-        if used > budget:
-            break
-        kept += 1
+    """A neighbourhood of at most about `budget` characters, the nearest notes first. Sentences that give no
+    relation give way before notes do.
+    """
+    if _count_fitting(graph.edges, budget) == len(graph.edges):
+        return graph
+    edges = [edge if edge.relation else replace(edge, sentence=None) for edge in graph.edges]
+    if any(edge.sentence for edge in graph.edges if not edge.relation):
+        notice = "Left out to keep this short: the sentences of links without a relation."
+        graph = replace(graph, edges=tuple(edges), notices=(*graph.notices, notice))
+    kept = _count_fitting(graph.edges, budget)
     if kept == len(graph.edges):
         return graph
     shorter = [
@@ -111,6 +126,11 @@ def fit_graph(graph: Graph, budget: int = BUDGET) -> Graph:
     advice = f"Ask with {' or '.join(shorter)}" if shorter else "Ask from one of the notes shown"
     notice = f"Left out to keep this short: {len(graph.edges) - kept} of {graph.total} links. {advice}."
     return replace(graph, edges=graph.edges[:kept], notices=(*graph.notices, notice))
+
+
+def _count_fitting(edges: Sequence[GraphEdge], budget: int) -> int:
+    ends = accumulate(len(_render_edge(edge)) + 1 for edge in edges)
+    return sum(1 for end in ends if end <= budget)
 
 
 def render_graph(graph: Graph) -> str:
@@ -126,9 +146,18 @@ def render_graph(graph: Graph) -> str:
 
 def _render_edge(edge: GraphEdge) -> str:
     arrow = "→" if edge.direction == "out" else "←"
-    line = f"- {arrow} {show_line(edge.file_path)} (via {show_line(edge.via)})"
+    relation = f", {edge.relation}" if edge.relation else ""
+    line = f"- {arrow} {show_line(edge.file_path)} (via {show_line(edge.via + relation)})"
+    if edge.sentence and _says_more(edge):
+        line += f'\n  "{show_line(" ".join(edge.sentence.split()))}"'
     preview = " ".join((edge.preview or "").split())
-    return f"{line}\n  {preview}" if preview else line
+    return f"{line}\n  {show_line(preview)}" if preview else line
+
+
+def _says_more(edge: GraphEdge) -> bool:
+    """Whether the sentence holds more than the names: an item of a list is often nothing but the link."""
+    names = f"{edge.file_path} {edge.from_path} {edge.via}".casefold()
+    return any(word not in names for word in _WORDS.findall((edge.sentence or "").casefold()))
 
 
 def render_topics(topics: Topics) -> str:
@@ -198,6 +227,66 @@ def _render_embedder(settings: Mapping[str, Any]) -> str:
     )
 
 
+def show_age(seconds: float) -> str:
+    """A length of time in its largest unit: 40 seconds, 12 minutes, 30 hours, 9 days."""
+    for size, unit, least in ((86400, "days", 2), (3600, "hours", 2), (60, "minutes", 2)):
+        if seconds >= size * least:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def _render_drift(status: Mapping[str, Any]) -> list[str]:
+    """How the vault and the tables differ from the index, as far as the status tells."""
+    lines = []
+    disk = status.get("disk")
+    if disk is not None:
+        text = f"cannot be compared: {disk['error']}" if "error" in disk else describe_disk(disk)
+        lines.append(f"On disk:  {show_line(text)}")
+        if "error" not in disk and (disk["missing"] or disk["changed"] or disk["renamed"] or disk["gone"]):
+            lines.append("          Run: obsidian-rag index")
+    drift = status.get("drift", [])
+    if drift is None:
+        lines.append(f"Tables:   could not be compared: {status['drift_error']}")
+    elif drift:
+        lines += [f"DRIFT {found['rows']} {found['what']}. {found['mend']}" for found in drift]
+    elif "drift" in status:
+        lines.append("Tables:   agree with one another")
+    return lines
+
+
+def describe_disk(disk: Mapping[str, Any]) -> str:
+    """How the notes on disk differ from the index (a DiskState as JSON), in a line."""
+    told = (
+        ("missing", "are not in the index"),
+        ("changed", "changed since"),
+        ("renamed", "were renamed"),
+        ("gone", "of the index are no longer there"),
+        ("unreadable", "cannot be read now"),
+    )
+    parts = [
+        f"{disk[kind]} {text} ({', '.join(disk['examples'][kind])}"
+        f"{', …' if disk[kind] > len(disk['examples'][kind]) else ''})"
+        for kind, text in told
+        if disk[kind]
+    ]
+    if disk["failed"]:
+        parts.append(f"{disk['failed']} failed in the last run")
+    return f"{disk['notes']} notes: {'; '.join(parts) if parts else 'all are in the index as they are'}"
+
+
+def _render_reembedding(status: Mapping[str, Any]) -> list[str]:
+    """A change of the embedder that is under way, or was begun."""
+    begun = status["reembedding"]
+    if begun is None:
+        return []
+    last = status["last_run"]
+    running = last is not None and last["status"] == "running" and not status["cut_short"]
+    return [
+        f"Next:     {begun['embedder']}: {begun['embed_model']}, {begun['dimensions']} dimensions;"
+        f" {begun['done']} of {begun['texts']} texts are embedded.{'' if running else f' {GO_ON}'}"
+    ]
+
+
 def render_status(status: Mapping[str, Any]) -> str:
     """How the index stands, for a terminal."""
     settings = status["settings"] or {}
@@ -209,6 +298,7 @@ def render_status(status: Mapping[str, Any]) -> str:
             f"Index:    {status['notes']} notes, {status['chunks']} chunks, {status['links']} links"
             f" ({status['broken_links']} unresolved), {status['database_bytes'] / 1e6:.0f} MB",
             f"Embedder: {_render_embedder(settings)}",
+            *_render_reembedding(status),
             *_render_weights(status),
         ]
     else:
@@ -220,8 +310,11 @@ def render_status(status: Mapping[str, Any]) -> str:
             lines.append("          Some notes may be missing. Run: obsidian-rag index")
         if last["error"]:
             lines.append(f"          {last['error']}")
-    if good and last and good["run_id"] != last["run_id"]:
-        lines.append(f"Last that finished: {good['finished_at']}")
+    if good:
+        lines.append(f"Last good run: {good['finished_at']}, {show_age(good['age_seconds'])} ago")
+    elif last:
+        lines.append("Last good run: none yet")
+    lines += _render_drift(status)
     if status["notes_with_warnings"]:
         shown = status["warnings"]
         first = f"; the first {len(shown)}:" if len(shown) < status["notes_with_warnings"] else ":"

@@ -12,11 +12,14 @@ MODES = ("hybrid", "vector", "keyword")
 INTENTS = ("exact", "entity", "question", "temporal", "general")
 MOST_RESULTS = 50
 MOST_HOPS = 3
+DIRECTIONS = ("both", "out", "in")
 
 USAGE = {
     "search_notes": 'search_notes(query, limit=10, mode="hybrid", folder="…", tags=["…"],'
-    ' properties=["key=value"], after="2025-09-01", before="2025-09-30", intent="…")',
-    "graph_search": "graph_search(file_path, depth=1, include_content=false)",
+    ' properties=["key=value"], after="2025-09-01", before="2025-09-30", intent="…",'
+    ' boosts=["folder=1.5"], include_excluded=false)',
+    "graph_search": 'graph_search(file_path, depth=1, include_content=false, relation=["…"],'
+    ' direction="both")',
     "list_topics": "list_topics() without arguments",
     "get_note": "get_note(file_path)",
 }
@@ -34,8 +37,20 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 _TEXT = {"type": "string"}
 _WHOLE = {"type": "integer"}
 _LINE = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+_TEXT_OR_NONE = {"anyOf": [_TEXT, {"type": "null"}]}
 _TEXTS = {"type": "array", "items": _TEXT}
 
+LINK_STEP = _object(
+    {
+        "from_path": _TEXT,
+        "to_path": _TEXT,
+        "direction": _TEXT,
+        "relation": _TEXT_OR_NONE,
+        "sentence": _TEXT_OR_NONE,
+        "source_path": _TEXT_OR_NONE,
+        "line": _LINE,
+    }
+)
 HIT = _object(
     {
         "file_path": _TEXT,
@@ -49,6 +64,7 @@ HIT = _object(
         "neighbor": {"type": "boolean"},
         "ranks": {"type": "object", "additionalProperties": _WHOLE},
         "evidence": _TEXT,
+        "linked_by": {"type": "array", "items": LINK_STEP},
     }
 )
 SEARCH = _object(
@@ -68,7 +84,9 @@ EDGE = _object(
         "direction": {"type": "string", "enum": ["out", "in"]},
         "from_path": _TEXT,
         "via": _TEXT,
-        "preview": {"anyOf": [_TEXT, {"type": "null"}]},
+        "preview": _TEXT_OR_NONE,
+        "relation": _TEXT_OR_NONE,
+        "sentence": _TEXT_OR_NONE,
     }
 )
 GRAPH = _object(
@@ -79,6 +97,8 @@ GRAPH = _object(
         "hops": {"type": "array", "items": _WHOLE},
         "total": _WHOLE,
         "notices": _TEXTS,
+        "relations": _TEXTS,
+        "direction": {"type": "string", "enum": list(DIRECTIONS)},
     }
 )
 TOPIC = _object({"name": _TEXT, "notes": _WHOLE, "chunks": _WHOLE})

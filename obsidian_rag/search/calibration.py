@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from psycopg import sql
 
 from obsidian_rag.analysis import analyze_query
 from obsidian_rag.embedding import Vector
@@ -35,11 +36,12 @@ REMEASURE = 1.5  # times the chunks of the last measurement, more or fewer
 FLOOR = 0.1
 LEAST_G = 0.05
 
-SAMPLE_CHUNKS = """
+LIST_CHUNKS = sql.SQL("SELECT id FROM {table} ORDER BY file_path, chunk_index")
+SAMPLE_CHUNKS = sql.SQL("""
 SELECT n.id, d.chunk_index, d.content, d.embedding, n.fts_config
-FROM documents d JOIN notes n USING (file_path)
+FROM {table} d JOIN notes n USING (file_path)
 WHERE d.id = ANY(%s) ORDER BY d.file_path, d.chunk_index
-"""
+""")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+")
 _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\u0e00-\u0e7f]|[^\W_]+")
 QUERY_LEXEMES = """
@@ -61,14 +63,19 @@ def needs_measuring(chunks: int, measured_at: int | None) -> bool:
     return measured_at is None or not measured_at / REMEASURE <= chunks <= measured_at * REMEASURE
 
 
-def measure(conn: Connection, embed_query: Callable[[str], Vector]) -> Calibration | None:
-    """Measure an index; None where its notes hold too few sentences.
+def measure(
+    conn: Connection, embed_query: Callable[[str], Vector], table: str = "documents"
+) -> Calibration | None:
+    """Measure an index; None where its notes hold too few sentences. `table` is one like `documents`.
 
     The choice of chunks is the same for the same index. Raises EmbedderError.
     """
-    ids = [row[0] for row in conn.execute("SELECT id FROM documents ORDER BY file_path, chunk_index")]
+    chunks = sql.Identifier(table)
+    ids = [row[0] for row in conn.execute(LIST_CHUNKS.format(table=chunks))]
     chance = random.Random(len(ids))
-    rows = conn.execute(SAMPLE_CHUNKS, (chance.sample(ids, min(POOL, len(ids))),)).fetchall()
+    rows = conn.execute(
+        SAMPLE_CHUNKS.format(table=chunks), (chance.sample(ids, min(POOL, len(ids))),)
+    ).fetchall()
     asked = chance.sample(range(len(rows)), min(QUESTIONS, len(rows)))
     questions = [(i, s) for i in asked if (s := _pick_sentence(rows[i][2], chance))]
     if len(questions) < LEAST_CHUNKS // 2:

@@ -28,6 +28,10 @@ def find_evidence(file_path: str, retrieved: Retrieved) -> str:
     name = retrieved.find_name(file_path)
     if name:
         return name.match
+    if file_path in retrieved.links.named:
+        return "title_phrase"
+    if retrieved.links.is_clear and retrieved.links.find(file_path):
+        return "linked"
     keyword = retrieved.keyword
     words = keyword.find(file_path)
     if words and keyword.words and words.matched >= keyword.words and not keyword.loosened:
@@ -37,6 +41,8 @@ def find_evidence(file_path: str, retrieved: Retrieved) -> str:
         return "high_vector"
     if file_path in retrieved.dated:
         return "date"
+    if retrieved.links.find(file_path):
+        return "linked"
     return "keyword" if words else "weak_semantic"
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from obsidian_rag.search.evidence import CERTAIN
+from obsidian_rag.search.links import LinkResult
+from obsidian_rag.search.priors import Priors, grade, weigh_list
 from obsidian_rag.search.query import Intent, Request
 from obsidian_rag.search.retrieval import Retrieved
 
@@ -28,6 +31,9 @@ NAME_WEIGHTS = {
     "alias_phrase": 2.0,
     "fuzzy_title": 2.0,
 }
+# Of the notes that links connect with what is named. Where the question asks for just that they come first,
+# in their own order.
+CLEAR_LINKS, LINKS = 100.0, 1.5
 DATES_WEIGHT = 1.0
 FEW_WORDS = 4  # of a query that asks for a period itself: "meetings last week"
 # Beyond so many words a date is one detail of a story, and its words find it better.
@@ -43,22 +49,29 @@ class Fused:
     ranks: dict[str, int]
 
 
-def fuse(retrieved: Retrieved, request: Request, intent: Intent) -> list[Fused]:
-    """All notes found, best first. Words and vectors go in as one calibrated list, or as two by plain RRF."""
+def fuse(retrieved: Retrieved, request: Request, intent: Intent, priors: Priors | None = None) -> list[Fused]:
+    """All notes found, best first. Words and vectors go in as one calibrated list, or as two by plain RRF.
+    The priors order each list anew; `ranks` are those without them.
+    """
     plain = {
         "vector": [hit.file_path for hit in retrieved.vector],
         "keyword": [hit.file_path for hit in retrieved.keyword.hits],
         "names": [hit.file_path for hit in retrieved.names],
     }
     calibrated = request.mode == "hybrid" and retrieved.has_vector and "calibration" not in request.without
-    text = rank_calibrated(retrieved) if calibrated else []
-    lists = {"text": text, "names": plain["names"]} if calibrated else dict(plain)
+    text = rank_calibrated(retrieved, priors) if calibrated else []
+    weighed = weigh_lists(plain, retrieved, priors) if priors else plain
+    lists = {"text": text, "names": weighed["names"]} if calibrated else dict(weighed)
     weights = {"names": NAME_WEIGHTS[retrieved.names[0].match]} if retrieved.names else {}
+    if retrieved.links.order and not is_certain(retrieved):
+        lists["links"] = order_links(retrieved.links, priors or {})
+        weights["links"] = CLEAR_LINKS if retrieved.links.is_clear else LINKS
     if retrieved.dated and intent == "temporal" and retrieved.keyword.words <= MOST_DATED_WORDS:
         order = text or [path for path, _, _ in fuse_ranks(lists)]
         lists["dates"] = order_dated(retrieved.dated, order, retrieved.keyword.words)
         weights["dates"] = DATES_WEIGHT
-    shown = {**plain, "dates": lists.get("dates", [])}
+    links = retrieved.links.order if "links" in lists else []
+    shown = {**plain, "links": links, "dates": lists.get("dates", [])}
     ranks = {name: {path: rank for rank, path in enumerate(paths, 1)} for name, paths in shown.items()}
     return [
         Fused(path, score, {name: found[path] for name, found in ranks.items() if path in found})
@@ -66,10 +79,53 @@ def fuse(retrieved: Retrieved, request: Request, intent: Intent) -> list[Fused]:
     ]
 
 
-def rank_calibrated(retrieved: Retrieved) -> list[str]:
-    """Notes by their calibrated score, best first."""
+def is_certain(retrieved: Retrieved) -> bool:
+    """Whether the query as a whole is the name of a note."""
+    return bool(retrieved.names) and retrieved.names[0].match in CERTAIN
+
+
+def order_links(links: LinkResult, priors: Priors) -> list[str]:
+    """The list of links under the factors of folders; how many links a note has is in it already."""
+    strengths = {hit.file_path: hit.score for hit in links.hits} if links.is_clear else grade(links.order)
+    return weigh_list(links.order, strengths, {path: replace(p, links=0) for path, p in priors.items()})
+
+
+def order_text(retrieved: Retrieved, request: Request) -> list[str]:
+    """The notes as their text ranks them, by words and vectors."""
+    if request.mode == "hybrid" and retrieved.has_vector and "calibration" not in request.without:
+        return rank_calibrated(retrieved)
+    lists = {
+        "vector": [hit.file_path for hit in retrieved.vector],
+        "keyword": [hit.file_path for hit in retrieved.keyword.hits],
+    }
+    return [path for path, _, _ in fuse_ranks(lists)]
+
+
+def weigh_lists(
+    lists: Mapping[str, Sequence[str]], retrieved: Retrieved, priors: Priors
+) -> dict[str, list[str]]:
+    """The retrievers' lists under the priors. A cosine counts by what it is above that of unrelated texts;
+    notes of the same whole name are equally strong.
+    """
+    unrelated = retrieved.calibration.cosine_mean
+    strengths = {
+        "vector": {hit.file_path: hit.cosine - unrelated for hit in retrieved.vector},
+        "keyword": {hit.file_path: hit.score for hit in retrieved.keyword.hits},
+        "names": {hit.file_path: 1.0 for hit in retrieved.names if hit.match in CERTAIN},
+    }
+    return {
+        name: weigh_list(paths, strengths.get(name) or grade(paths), priors) for name, paths in lists.items()
+    }
+
+
+def rank_calibrated(retrieved: Retrieved, priors: Priors | None = None) -> list[str]:
+    """Notes by their calibrated score, best first, under the priors."""
     scores = score_calibrated(retrieved)
-    return sorted(scores, key=lambda path: (-scores[path], path))
+    order = sorted(scores, key=lambda path: (-scores[path], path))
+    if not priors:
+        return order
+    unrelated = retrieved.calibration.g * retrieved.calibration.cosine_mean
+    return weigh_list(order, {path: score - unrelated for path, score in scores.items()}, priors)
 
 
 def score_calibrated(retrieved: Retrieved) -> dict[str, float]:

@@ -23,6 +23,7 @@ NEARLY_AS_LIKE = 0.9  # of the likest name; others are not what was meant
 EXACT = """
 SELECT n.file_path, m.kind, m.name FROM note_names m JOIN notes n ON n.id = m.note_id
 WHERE md5(m.key) IN (SELECT md5(k) FROM unnest(%(keys)s::text[]) AS k) AND m.key = ANY(%(keys)s::text[])
+    AND m.kind IN ('title', 'alias', 'heading')
     AND (%(allowed)s::int[] IS NULL OR n.id = ANY(%(allowed)s::int[]))
 ORDER BY n.file_path LIMIT %(count)s
 """
@@ -114,7 +115,10 @@ def _compare(words: Sequence[str], misspelt: set[str], named: Sequence[str]) -> 
 
 
 def _once(hits: Sequence[NameHit]) -> list[NameHit]:
-    return list({hit.file_path: hit for hit in reversed(hits)}.values())[::-1]
+    best: dict[str, NameHit] = {}
+    for hit in hits:
+        best.setdefault(hit.file_path, hit)
+    return list(best.values())
 
 
 def _as_list(allowed: Sequence[int] | None) -> list[int] | None:

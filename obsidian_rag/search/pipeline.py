@@ -1,25 +1,47 @@
-"""From a request to an answer: retrieve, fuse by note, load the best chunks, add neighbours, explain."""
+"""From a request to an answer: retrieve, fuse by note, rerank, load the best chunks, explain."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
-from obsidian_rag.embedding import Vector
-from obsidian_rag.errors import EmbedderError, IndexMismatch
+from obsidian_rag.embedding import Vector, only
+from obsidian_rag.embedding.cross_encoder import CrossEncoder
+from obsidian_rag.errors import EmbedderError, EmbeddingRejected, IndexMismatch
 from obsidian_rag.index_reader import IndexReader
 from obsidian_rag.models import Hit
 from obsidian_rag.postgres import Connection
-from obsidian_rag.search.dates import read_period
+from obsidian_rag.relations import Table
+from obsidian_rag.search.dates import Period, read_period
 from obsidian_rag.search.evidence import CreateSafety, find_evidence, judge_creation
-from obsidian_rag.search.filters import find_allowed
-from obsidian_rag.search.fusion import Fused, fuse
+from obsidian_rag.search.expansion import (
+    Expansion,
+    Variant,
+    fuse_variants,
+    is_reworded,
+    make_variants,
+    search_variants,
+)
+from obsidian_rag.search.filters import find_allowed, find_hidden
+from obsidian_rag.search.fusion import Fused, fuse, order_text
+from obsidian_rag.search.links import explain_hits, search_links
 from obsidian_rag.search.neighbors import add_neighbors, add_passages
-from obsidian_rag.search.notices import describe_index, explain_nothing, explain_weakness
-from obsidian_rag.search.query import Intent, Mode, Request, apply_fusion, classify_intent
-from obsidian_rag.search.retrieval import Retrieved, retrieve
+from obsidian_rag.search.notices import (
+    FindEdit,
+    describe_index,
+    explain_boosts,
+    explain_excludes,
+    explain_nothing,
+    explain_weakness,
+)
+from obsidian_rag.search.priors import Priors, find_priors
+from obsidian_rag.search.query import Intent, Mode, Request, apply_settings, classify_intent
+from obsidian_rag.search.question import Question, read_names, understand
+from obsidian_rag.search.rerank import Reranked, deepen, rerank
+from obsidian_rag.search.retrieval import DEPTH, Retrieved, retrieve
 
 WITHOUT_EMBEDDER = "Answered by keywords only, without the embedder"  # how the notice of it begins
 
@@ -44,38 +66,137 @@ def search(reader: IndexReader, request: Request) -> Answer:
     """Answer a request. Raises EmbedderError in vector mode where the query cannot be embedded, and
     DatabaseError; in hybrid mode a missing embedder is a notice.
     """
-    request = apply_fusion(request, reader.search_fusion)
-    vector, notices = embed(reader, request)
-    return reader.run(lambda conn: _answer(conn, request, vector, notices))
+    request = apply_settings(request, reader.settings)
+    return reader.run_prepared(
+        lambda: prepare(reader, request),
+        lambda conn, prepared: _answer(conn, request, prepared, reader.find_edit),
+    )
 
 
-def embed(reader: IndexReader, request: Request) -> tuple[Vector | None, tuple[str, ...]]:
-    """The query's vector where the request wants one, and a notice where it cannot be had. Raises
-    EmbedderError in vector mode.
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What models give to a request before the index is searched, with notices of what they do not give."""
+
+    vector: Vector | None
+    question: Question | None
+    table: Table
+    variants: tuple[Variant, ...]
+    reranker: CrossEncoder | None
+    notices: tuple[str, ...]
+
+
+def prepare(reader: IndexReader, request: Request) -> Prepared:
+    """Ask the models that a request wants. Raises EmbedderError in vector mode."""
+    question = None
+    if request.mode == "hybrid" and "links" not in request.without:
+        question = reader.run(lambda conn: read_names(conn, request.query, reader.table))
+    vector, question, notices = _embed(reader, request, question)
+    variants, more = make_variants(reader.expander, request, None if vector is None else reader.embed_queries)
+    return Prepared(vector, question, reader.table, variants, reader.reranker, (*notices, *more))
+
+
+def _embed(
+    reader: IndexReader, request: Request, question: Question | None
+) -> tuple[Vector | None, Question | None, tuple[str, ...]]:
+    """The query's vector where the request wants one, what its phrases mean, and a notice where that cannot
+    be had; all in one call of the embedder. Raises EmbedderError in vector mode.
     """
     if request.mode == "keyword" or "vector" in request.without:
-        return None, ()
+        return None, question, ()
+    texts = question.texts if question and "phrases" not in request.without else ()
     try:
-        return reader.embed_query(request.query), ()
+        results = reader.embed_queries([request.query, *texts])
+        vector = only(results[:1])
     except (EmbedderError, IndexMismatch) as exc:
         if request.mode == "vector":
             raise
-        return None, (f"{WITHOUT_EMBEDDER}: {exc}",)
+        return None, question, (f"{WITHOUT_EMBEDDER}: {exc}",)
+    if question and texts:
+        pairs = zip(texts, results[1:], strict=True)
+        vectors = {text: v for text, v in pairs if not isinstance(v, EmbeddingRejected)}
+        question = understand(question, reader.table, vectors)
+    return vector, question, ()
 
 
-def _answer(conn: Connection, request: Request, vector: Vector | None, notices: tuple[str, ...]) -> Answer:
-    allowed = find_allowed(conn, request.filters)
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """All notes found, best first, and what they were ranked by. `unweighed` is the query's own list as it
+    would be without priors, `weighed` with them.
+    """
+
+    fused: Sequence[Fused]
+    intent: Intent
+    allowed: Sequence[int] | None
+    retrieved: Retrieved
+    expansion: Expansion
+    reranked: Reranked
+    priors: Priors
+    unweighed: Sequence[Fused]
+    weighed: Sequence[Fused]
+    notices: tuple[str, ...]
+
+    def best_chunk(self, note: Fused) -> int:
+        """The chunk of a note to show."""
+        return (self.expansion if is_reworded(note) else self.retrieved).best_chunk(note.file_path)
+
+
+def rank_notes(conn: Connection, request: Request, prepared: Prepared) -> Ranked:
+    """Retrieve for a request and its variants, weigh, fuse, and rerank."""
+    allowed = find_allowed(conn, request.filters, request.excludes)
     period = read_period(request.query, datetime.now(UTC).astimezone().date())
-    retrieved = retrieve(conn, request, vector, allowed, period)
+    retrieved = retrieve(conn, deepen(request, prepared.reranker), prepared.vector, allowed, period)
+    if prepared.question is not None:
+        order = order_text(retrieved, request)
+        links = search_links(conn, prepared.question, prepared.table, DEPTH * request.limit, order, allowed)
+        retrieved = replace(retrieved, links=links)
     intent = request.intent or classify_intent(request.query, bool(retrieved.names), period is not None)
-    fused = fuse(retrieved, request, intent)[: request.limit]
-    hits = _load_hits(conn, fused, retrieved)
-    notices = (*notices, *retrieved.notices, *describe_index(conn))
-    notices += explain_weakness(hits, retrieved) if hits else explain_nothing(conn, request, allowed)
+    expansion = search_variants(conn, request, prepared.variants, retrieved, allowed)
+    unweighed = fuse(retrieved, request, intent)
+    found = [note.file_path for note in unweighed]
+    priors = find_priors(conn, request, intent, list({}.fromkeys(chain(found, *expansion.lists))))
+    weighed = fuse(retrieved, request, intent, priors) if priors else unweighed
+    fused = fuse_variants(weighed, expansion, priors)
+    notices = (*prepared.notices, *retrieved.notices, *expansion.notices)
+    notices += explain_boosts(conn, request, intent)
+    if len(fused) < request.limit:
+        notices += explain_excludes(request, _find_hidden_matches(conn, request, prepared, period))
+    ranked = Ranked(
+        fused,
+        intent,
+        allowed,
+        retrieved,
+        expansion,
+        Reranked(fused),
+        priors,
+        unweighed,
+        weighed,
+        notices,
+    )
+    reranked = rerank(conn, request, fused, retrieved, ranked.best_chunk, prepared.reranker, priors)
+    return replace(ranked, fused=reranked.fused, reranked=reranked, notices=(*notices, *reranked.notices))
+
+
+def _find_hidden_matches(
+    conn: Connection, request: Request, prepared: Prepared, period: Period | None
+) -> list[str]:
+    """The notes that would answer as well, were they not hidden."""
+    hidden = find_hidden(conn, request.excludes)
+    passing = find_allowed(conn, request.filters) if hidden else None
+    ids = hidden if passing is None else hidden & set(passing)
+    found = retrieve(conn, request, prepared.vector, sorted(ids), period) if ids else None
+    return [note.file_path for note in fuse(found, request, "general")] if found else []
+
+
+def _answer(conn: Connection, request: Request, prepared: Prepared, find_edit: FindEdit) -> Answer:
+    ranked = rank_notes(conn, request, prepared)
+    retrieved = ranked.retrieved
+    hits = _load_hits(conn, ranked, request.limit)
+    notices = (*ranked.notices, *describe_index(conn, find_edit))
+    notices += explain_weakness(hits, retrieved) if hits else explain_nothing(conn, request, ranked.allowed)
     safety = judge_creation(hits)
     if "neighbors" not in request.without:
         hits = add_neighbors(conn, add_passages(conn, hits, retrieved))
-    return Answer(request.query, request.mode, intent, tuple(hits), notices, safety)
+    return Answer(request.query, request.mode, ranked.intent, tuple(hits), notices, safety)
 
 
 # A note found by its name may hold no text; it is an answer all the same.
@@ -89,12 +210,15 @@ WHERE n.file_path IS NOT NULL OR d.file_path IS NOT NULL
 """
 
 
-def _load_hits(conn: Connection, fused: Sequence[Fused], retrieved: Retrieved) -> list[Hit]:
+def _load_hits(conn: Connection, ranked: Ranked, limit: int) -> list[Hit]:
+    fused = ranked.fused[:limit]
     wanted = {
         "paths": [note.file_path for note in fused],
-        "indexes": [retrieved.best_chunk(note.file_path) for note in fused],
+        "indexes": [ranked.best_chunk(note) for note in fused],
     }
     rows = {row[0]: row for row in conn.execute(LOAD_CHUNKS, wanted).fetchall()}
+    links = ranked.retrieved.links
+    linked = explain_hits(conn, [hit for note in fused if (hit := links.find(note.file_path))])
     hits = []
     for note in fused:
         if note.file_path not in rows:
@@ -111,7 +235,8 @@ def _load_hits(conn: Connection, fused: Sequence[Fused], retrieved: Retrieved) -
                 score=round(note.score, 6),
                 content=content,
                 ranks=note.ranks,
-                evidence=find_evidence(path, retrieved),
+                evidence="expansion" if is_reworded(note) else find_evidence(path, ranked.retrieved),
+                linked_by=linked.get(path, ()),
             )
         )
     return hits

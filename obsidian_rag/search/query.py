@@ -10,15 +10,31 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from obsidian_rag.analysis import analyze
-from obsidian_rag.errors import QueryError
+from obsidian_rag.config import Boost, Settings, parse_boosts
+from obsidian_rag.errors import QueryError, SettingsError
 
 Mode = Literal["hybrid", "vector", "keyword"]
 Intent = Literal["exact", "entity", "question", "temporal", "general"]
 
 # What a measurement can leave out: retrievers, parts of the keyword score, and what follows them.
-STAGES = ("vector", "keyword", "names", "dates", "calibration", "compounds", "note", "neighbors")
+STAGES = (
+    "vector",
+    "keyword",
+    "names",
+    "links",
+    "phrases",
+    "dates",
+    "calibration",
+    "compounds",
+    "note",
+    "priors",
+    "popularity",
+    "neighbors",
+    "expansion",
+    "rerank",
+)
 # What plain RRF of words and vectors does without.
-BESIDE_PLAIN_RRF = frozenset({"calibration", "names", "dates"})
+BESIDE_PLAIN_RRF = frozenset({"calibration", "names", "links", "dates", "popularity"})
 
 MOST_RESULTS = 50
 MOST_CHARACTERS = 4000  # of a query; a longer one is a text pasted by mistake
@@ -55,7 +71,9 @@ class Filters:
 class Request:
     """A search as it was asked. `limit` is the number of notes wanted. `intent` overrides the rules.
 
-    `without` names stages to leave out, for a measurement.
+    `without` names stages to leave out, for a measurement. `boosts` are folders with their factors; they
+    count before `usual_boosts`, which are those of the settings, as are `archive`, the factor of archive
+    folders, and `excludes`, which say what notes do not answer.
     """
 
     query: str
@@ -64,6 +82,11 @@ class Request:
     filters: Filters = field(default_factory=Filters)
     intent: Intent | None = None
     without: frozenset[str] = frozenset()
+    boosts: tuple[Boost, ...] = ()
+    include_excluded: bool = False
+    usual_boosts: tuple[Boost, ...] = ()
+    archive: float = 1.0
+    excludes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +109,12 @@ def make_request(
     filters: Filters | None = None,
     intent: str | None = None,
     without: frozenset[str] = frozenset(),
+    boosts: Sequence[str] | None = None,
+    include_excluded: bool = False,
 ) -> Request:
-    """A request from what an agent or a person wrote. Raises QueryError with what to write instead."""
+    """A request from what an agent or a person wrote, boosts as `folder=factor`. Raises QueryError with what
+    to write instead.
+    """
     text = query.replace("\x00", " ").encode("utf-8", "replace").decode("utf-8").strip()
     if not text:
         raise QueryError("The query is empty", "Write some words to look for.")
@@ -105,7 +132,33 @@ def make_request(
     unknown = sorted(without - set(STAGES))
     if unknown:
         raise QueryError(f"There is no stage {unknown[0]!r}", f"Leave out some of {', '.join(STAGES)}.")
-    return Request(text, mode, limit, filters or Filters(), intent, without)  # type: ignore[arg-type]
+    return Request(
+        text,
+        mode,  # type: ignore[arg-type]
+        limit,
+        filters or Filters(),
+        intent,  # type: ignore[arg-type]
+        without,
+        _read_boosts(boosts or ()),
+        include_excluded,
+    )
+
+
+def _read_boosts(written: Sequence[str]) -> tuple[Boost, ...]:
+    try:
+        return parse_boosts("boosts", [_clean(entry, "boosts") for entry in written])
+    except SettingsError as exc:
+        raise QueryError(exc.message, exc.mend) from exc
+
+
+def apply_settings(request: Request, settings: Settings) -> Request:
+    """The request under the settings that every search is under."""
+    return replace(
+        apply_fusion(request, settings.search_fusion),
+        usual_boosts=settings.search_boosts,
+        archive=settings.search_archive,
+        excludes=() if request.include_excluded else settings.search_excludes,
+    )
 
 
 def apply_fusion(request: Request, fusion: str) -> Request:

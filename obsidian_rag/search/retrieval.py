@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from obsidian_rag.embedding import Vector
 from obsidian_rag.models import Calibration
 from obsidian_rag.postgres import Connection
 from obsidian_rag.search.dates import Period, is_date_word
 from obsidian_rag.search.keyword import KeywordResult, list_configs, search_keywords
+from obsidian_rag.search.links import LinkResult
 from obsidian_rag.search.names import NameHit, search_names, search_similar_names
 from obsidian_rag.search.query import Request, read_operators
 from obsidian_rag.search.vector import Required, VectorHit, find_cosines, keep_best, search_chunks
@@ -48,6 +49,7 @@ class Retrieved:
     has_vector: bool
     notices: tuple[str, ...]
     near_chunks: Sequence[VectorHit] = ()
+    links: LinkResult = field(default_factory=LinkResult)
 
     def find_name(self, file_path: str) -> NameHit | None:
         """The name by which the query means a note, None where it means none."""

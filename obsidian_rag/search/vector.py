@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -52,6 +53,7 @@ SELECT DISTINCT ON (file_path) file_path, chunk_index, 1 - ({distance}) AS cosin
 FROM documents WHERE file_path = ANY(%(paths)s)
 ORDER BY file_path, {distance}, chunk_index
 """)
+EXPLAIN = sql.SQL("EXPLAIN (FORMAT JSON) ")
 DISTANCE = sql.SQL("embedding <=> %(vector)s")
 HALFVEC_DISTANCE = sql.SQL("embedding::halfvec({n}) <=> %(vector)s::halfvec({n})")
 
@@ -67,7 +69,10 @@ class VectorHit:
 
 def keep_best(chunks: Sequence[VectorHit]) -> list[VectorHit]:
     """The first chunk of each note."""
-    return list({hit.file_path: hit for hit in reversed(chunks)}.values())[::-1]
+    best: dict[str, VectorHit] = {}
+    for hit in chunks:
+        best.setdefault(hit.file_path, hit)
+    return list(best.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,19 @@ def search_chunks(
         rows = conn.execute(statement.format(distance=_distance(vector)), values).fetchall()
     # The scan may hand over neighbours in nearly the right order; ties go by path.
     return sorted((VectorHit(*row) for row in rows), key=lambda h: (-h.cosine, h.file_path, h.chunk_index))
+
+
+def explain_nearest(conn: Connection, vector: Vector, *, must_use_index: bool = False) -> str:
+    """The plan of a search for near chunks as JSON text; with `must_use_index`, where reading all chunks is
+    no choice.
+    """
+    with conn.transaction():
+        conn.execute("SELECT set_config('hnsw.ef_search', %s, true)", (str(LEAST_EF_SEARCH),))
+        if must_use_index:
+            conn.execute("SET LOCAL enable_seqscan = off")
+        statement = EXPLAIN + NEAREST.format(distance=_distance(vector))
+        row = conn.execute(statement, {"vector": vector, "count": LEAST_EF_SEARCH}).fetchone()
+    return json.dumps(row[0]) if row else ""
 
 
 def find_cosines(conn: Connection, vector: Vector, paths: Sequence[str]) -> list[VectorHit]:
