@@ -1,4 +1,4 @@
-"""A stand-in for Ollama: a real HTTP server on loopback with its embedding API and faults on demand.
+"""A stand-in for Ollama: a real HTTP server on loopback with what is used of its API, and faults on demand.
 
 In a test:
 
@@ -79,6 +79,7 @@ class Model:
     capabilities: tuple[str, ...] | None = ("embedding",)
     family: str = "nomic-bert"
     stated: bool = True  # whether /api/show tells dimensions and context
+    turn: int = 0  # another model's vectors: the coordinates moved round by so many places
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,11 @@ def embed(text: str, dimensions: int) -> list[float]:
     return [float(x) for x in np.round(vector / norm, 7)]
 
 
+def turn(vector: list[float], places: int) -> list[float]:
+    """A vector as a model with this `turn` gives it."""
+    return vector[places:] + vector[:places]
+
+
 def _stem(word: str) -> str:
     for ending in ("ations", "ation", "ings", "ing", "ies", "ied", "ed", "es", "ly", "s", "y", "e"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
@@ -154,6 +160,8 @@ class OllamaDouble:
     always   a fault for every /api/embed call that took none from `faults`
     poison   texts containing one of these make their whole batch fail with `poison_fault`
     unwell   a fault for the other paths ("html", "busy", "drop", …)
+    writes   the text that /api/generate answers, or a callable of the Call giving it; `writing_faults` are
+             for that path what `faults` are for /api/embed, and `writing_calls` its calls with a prompt
     calls    every request; `embed_calls` those to /api/embed
     texts    the inputs that were answered with vectors, in order; `received` all inputs
     """
@@ -174,6 +182,8 @@ class OllamaDouble:
         self.faults: list[Fault] = []
         self.always: Fault = None
         self.unwell: Fault = None
+        self.writes: str | Callable[[Call], str] = ""
+        self.writing_faults: list[Fault] = []
         self.poison: set[str] = set()
         self.poison_fault = "nan500"
         self.password = password
@@ -208,6 +218,10 @@ class OllamaDouble:
     @property
     def embed_calls(self) -> list[Call]:
         return [call for call in self.calls if call.path == "/api/embed"]
+
+    @property
+    def writing_calls(self) -> list[Call]:
+        return [call for call in self.calls if call.path == "/api/generate" and call.body.get("prompt")]
 
     @property
     def received(self) -> list[str]:
@@ -358,6 +372,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json(200, {"models": [{"name": name, "model": name} for name in double.models]})
         if path == "/api/show" and method == "POST":
             return self._show(body)
+        if path == "/api/generate" and method == "POST":
+            return self._generate(call)
         if path == "/":
             return self._send(200, b"Ollama is running", "text/plain; charset=utf-8")
         return self._send(404, b"404 page not found", "text/plain")
@@ -419,7 +435,7 @@ class _Handler(BaseHTTPRequestHandler):
             if call.body.get("truncate") is False:
                 return self._error(400, TOO_LONG)
             texts = [_truncate(text, context) for text in texts]
-        vectors: list[Any] = [embed(text, model.dimensions) for text in texts]
+        vectors: list[Any] = [turn(embed(text, model.dimensions), model.turn) for text in texts]
         wanted = int(call.body.get("dimensions") or 0)
         if double.knows_dimensions and 0 < wanted < model.dimensions:
             vectors = [_shorten(vector, wanted) for vector in vectors]
@@ -429,6 +445,25 @@ class _Handler(BaseHTTPRequestHandler):
             200,
             {"model": name, "embeddings": _spoil(vectors, fault, double.place(texts)), "total_duration": 1},
         )
+
+    def _generate(self, call: Call) -> None:
+        double = self.server.double
+        name = call.body.get("model", "")
+        model = double.find(name)
+        if model is None:
+            return self._error(404, f"model '{name}' not found")
+        if model.capabilities is not None and "completion" not in model.capabilities:
+            return self._error(400, f'"{name}" does not support generate')
+        prompt = call.body.get("prompt") or ""  # without one the model is only loaded
+        fault = double.writing_faults.pop(0) if prompt and double.writing_faults else None
+        if callable(fault):
+            fault = fault(call)
+        if isinstance(fault, Hold):
+            fault = self._wait(fault)
+        if fault is not None:
+            return self._fail(fault)
+        text = (double.writes(call) if callable(double.writes) else double.writes) if prompt else ""
+        return self._json(200, {"model": name, "response": text, "done": True})
 
     def _wait(self, hold: Hold) -> str | None:
         self.server.double.holds.append(hold)
@@ -503,7 +538,7 @@ def _spoil(vectors: list[Any], fault: str | None, place: int) -> list[Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until told to stop."""
-    parser = argparse.ArgumentParser(description="A stand-in for Ollama's embedding API.")
+    parser = argparse.ArgumentParser(description="A stand-in for Ollama.")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--dimensions", type=int, default=64)
     parser.add_argument("--context", type=int, default=2048)

@@ -32,6 +32,23 @@ def test_texts_that_share_words_are_nearer() -> None:
     assert embed("search_query: a lamp", 64) == embed("a lamp", 64)
 
 
+def test_it_writes_as_ollama_does() -> None:
+    with OllamaDouble(models=["nomic-embed-text", Model("gemma3", capabilities=("completion",))]) as ollama:
+        ollama.writes = "a text"
+        ollama.writing_faults.append("busy")
+
+        def generate(**body: object) -> tuple[int, object]:
+            asked = httpx.post(f"{ollama.url}/api/generate", json=body, trust_env=False, timeout=20)
+            return asked.status_code, asked.json().get("response", asked.json().get("error"))
+
+        assert generate(model="gemma3") == (200, "")  # only loaded; no prompt, no fault
+        assert generate(model="gemma3", prompt="Write")[0] == 503
+        assert generate(model="gemma3", prompt="Write") == (200, "a text")
+        assert generate(model="gemma4", prompt="Write") == (404, "model 'gemma4' not found")
+        assert generate(model="nomic-embed-text", prompt="Write")[0] == 400
+        assert len(ollama.writing_calls) == 4
+
+
 def test_it_answers_as_ollama_does() -> None:
     with OllamaDouble(models=["nomic-embed-text", Model("gemma3", capabilities=("completion",))]) as ollama:
         assert ask(ollama.url, input="").json()["embeddings"] == []

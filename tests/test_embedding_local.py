@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from obsidian_rag.embedding import local
+from obsidian_rag.embedding import local, weights
 from obsidian_rag.embedding.local import LocalEmbedder, open_local
 from obsidian_rag.errors import EmbedderUnavailable, ModelMissing, ModelUnsuitable
 
@@ -400,7 +400,7 @@ def test_a_fetch_that_breaks_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     def fail(*arguments: Any, **settings: Any) -> Any:
         raise ValueError("Could not load model from any source.")
 
-    monkeypatch.setattr(local, "_check_reachable", lambda found, folder: None)
+    monkeypatch.setattr(weights, "check_reachable", lambda found, folder, otherwise: None)
     monkeypatch.setattr(
         fastembed, "TextEmbedding", type("Broken", (fastembed.TextEmbedding,), {"__init__": fail})
     )

@@ -23,6 +23,7 @@ def open_embedder(
     ollama_url: str | None,
     ollama_url_is_set: bool,
     recorded: EmbeddingModel | None,
+    coming: EmbeddingModel | None = None,
     say: Callable[[str], None],
     cache_dir: Path | None = None,
     documents: Patience = FOR_DOCUMENTS,
@@ -31,14 +32,18 @@ def open_embedder(
     """The embedder for an index. Asks Ollama about the model where it is Ollama's; embeds nothing.
 
     `embedder` is "ollama", "local" or "auto"; `model` is None where EMBED_MODEL is not set; `recorded` is
-    what the index holds vectors of, None for an empty index or one about to be embedded anew.
+    what the index holds vectors of, None for an empty index or one about to be embedded anew. `coming` is the
+    model of a re-embedding that is not finished: settings may name it already, the recorded one is opened.
     Raises SettingsError, IndexMismatch, EmbedderUnavailable, ModelMissing, ModelUnsuitable.
     """
     if embedder not in ("ollama", "local", "auto"):
         raise SettingsError(f"EMBEDDER={embedder} is not known", "Set it to ollama, local or auto")
     model = (model or "").strip() or None
     if recorded is not None:
-        return _open_recorded(recorded, embedder, model, ollama_url, say, cache_dir, documents, query)
+        check_recorded(recorded, embedder, model, coming)
+        if _find_mismatch(recorded, embedder, model):
+            model = None  # it is the one to come
+        return _open_recorded(recorded, model, ollama_url, say, cache_dir, documents, query)
     if embedder == "local" or (embedder == "auto" and model is not None and is_local_name(model)):
         return open_local(model or DEFAULT_LOCAL_MODEL, cache_dir=cache_dir, say=say)
     client = OllamaClient(read_address(ollama_url))
@@ -92,24 +97,38 @@ def _open_instead(
     return opened
 
 
-def check_recorded(recorded: EmbeddingModel, embedder: str, model: str | None) -> None:
-    """Raise IndexMismatch where the settings name another embedder than made the index. Asks nobody."""
-    model = (model or "").strip() or None
-    if embedder not in ("auto", recorded.provider):
-        raise _mismatch(recorded, f"EMBEDDER={embedder}")
-    if model is None:
+def check_recorded(
+    recorded: EmbeddingModel, embedder: str, model: str | None, coming: EmbeddingModel | None = None
+) -> None:
+    """Raise IndexMismatch where the settings name another embedder than made the index, nor that of a
+    re-embedding that is not finished. Asks nobody.
+    """
+    asked = _find_mismatch(recorded, embedder, model)
+    if asked is None or (coming is not None and _find_mismatch(coming, embedder, model) is None):
         return
-    if recorded.provider == "local":
-        same = local_name(model).lower() == recorded.name.lower()
+    raise IndexMismatch(
+        f"The index holds vectors of {recorded}, and {asked} is asked for: they cannot be mixed",
+        f"Keep the index with EMBEDDER={recorded.provider} EMBED_MODEL={recorded.name}, "
+        f"or embed every note again with {_REEMBED}",
+    )
+
+
+def _find_mismatch(model: EmbeddingModel, embedder: str, name: str | None) -> str | None:
+    """The setting that does not fit a model, None where both do."""
+    name = (name or "").strip() or None
+    if embedder not in ("auto", model.provider):
+        return f"EMBEDDER={embedder}"
+    if name is None:
+        return None
+    if model.provider == "local":
+        same = local_name(name).lower() == model.name.lower()
     else:
-        same = same_model(model, recorded.name)
-    if not same:
-        raise _mismatch(recorded, f"EMBED_MODEL={model}")
+        same = same_model(name, model.name)
+    return None if same else f"EMBED_MODEL={name}"
 
 
 def _open_recorded(
     recorded: EmbeddingModel,
-    embedder: str,
     model: str | None,
     ollama_url: str | None,
     say: Callable[[str], None],
@@ -117,8 +136,7 @@ def _open_recorded(
     documents: Patience,
     query: Patience,
 ) -> Embedder:
-    """The embedder the index was made with, or IndexMismatch where the settings ask for another."""
-    check_recorded(recorded, embedder, model)
+    """The embedder the index was made with; `model` is its name as the settings spell it."""
     if recorded.provider == "local":
         opened: Embedder = open_local(recorded.name, cache_dir=cache_dir, say=say)
     else:
@@ -136,11 +154,3 @@ def _open_recorded(
             f"Embed every note again with {_REEMBED}, or bring back the model as it was",
         )
     return opened
-
-
-def _mismatch(recorded: EmbeddingModel, asked: str) -> IndexMismatch:
-    return IndexMismatch(
-        f"The index holds vectors of {recorded}, and {asked} is asked for: they cannot be mixed",
-        f"Keep the index with EMBEDDER={recorded.provider} EMBED_MODEL={recorded.name}, "
-        f"or embed every note again with {_REEMBED}",
-    )

@@ -45,6 +45,18 @@ class Embedder(Protocol):
         """The vector to search with. Raises EmbedderError."""
         ...
 
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector | EmbeddingRejected]:
+        """Vectors to search with, in one call: a query, and phrases of it. As `embed_documents` otherwise."""
+        ...
+
     def close(self) -> None:
         """Give back connections and memory."""
         ...
+
+
+def only(results: Sequence[Vector | EmbeddingRejected]) -> Vector:
+    """The one vector among the results. Raises EmbeddingRejected where the text has none."""
+    [result] = results
+    if isinstance(result, EmbeddingRejected):
+        raise result
+    return result

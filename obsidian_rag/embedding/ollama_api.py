@@ -1,6 +1,7 @@
-"""Ollama's HTTP API, as far as embedding needs it: one request, and what its answer means.
+"""Ollama's HTTP API, as far as it is needed here: one request, and what its answer means.
 
-An answer that is not vectors becomes a `Fault` with a kind; what to do about it is decided in `ollama.py`.
+An answer that is not what was asked for becomes a `Fault` with a kind; what to do about it is decided in
+`ollama.py` and `text_model.py`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Kind(Enum):
 
 
 class Fault(Exception):
-    """A request that brought no vectors. Never leaves this package."""
+    """A request that brought nothing. Never leaves this package."""
 
     def __init__(self, kind: Kind, text: str) -> None:
         super().__init__(text)
@@ -179,6 +180,28 @@ class OllamaClient:
         if len(vectors) != len(texts):
             raise Fault(Kind.GARBLED, f"{len(vectors)} vectors came back for {len(texts)} texts")
         return vectors
+
+    def generate(
+        self, model: str, prompt: str, *, system: str, form: dict[str, Any], most_tokens: int, timeout: float
+    ) -> str:
+        """The text that a model writes, in the form of a JSON schema; the likeliest one. Raises Fault."""
+        body = {
+            "model": model,
+            "system": system,
+            "prompt": prompt,
+            "format": form,
+            "stream": False,
+            "think": False,  # a model that thinks first takes many times as long
+            "options": {"temperature": 0, "num_predict": most_tokens},
+        }
+        text = self._ask("POST", "/api/generate", body, timeout).get("response")
+        if not isinstance(text, str):
+            raise Fault(Kind.GARBLED, "the answer holds no text")
+        return text
+
+    def load(self, model: str, timeout: float) -> None:
+        """Have the server load a text model; without a prompt nothing is written. Raises Fault."""
+        self._ask("POST", "/api/generate", {"model": model, "stream": False}, timeout)
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None, timeout: float) -> dict[str, Any]:
         import httpx
