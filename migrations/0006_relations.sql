@@ -4,7 +4,8 @@
 ALTER TABLE note_links ADD COLUMN IF NOT EXISTS relation TEXT;
 ALTER TABLE note_links ADD COLUMN IF NOT EXISTS sentence TEXT;
 CREATE INDEX IF NOT EXISTS note_links_relation_idx ON note_links (relation);
-CREATE INDEX IF NOT EXISTS note_links_unresolved_idx ON note_links (lower(target_name))
+-- By hash, which takes a name of any length.
+CREATE INDEX IF NOT EXISTS note_links_unresolved_idx ON note_links USING hash (lower(target_name))
     WHERE target_type = 'unresolved';
 
 CREATE TABLE IF NOT EXISTS link_mentions (

@@ -20,15 +20,20 @@ from functools import cache
 import regex
 
 LONGEST_TERM = 120  # characters; a longer run (a data URL, a key) is found by its parts only
+LONGEST_NAME = 500  # characters of a heading, an alias, a tag; what is longer is a text
 
 # Han, kana, Hangul and the scripts of mainland South-East Asia are written without spaces, or, as Hangul,
 # with endings joined to words; pairs of characters serve all of them (Lucene's CJKAnalyzer does the same).
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
 _RUN = regex.compile(rf"(?V1)[{_UNSPACED}][{_UNSPACED}\p{{M}}]*|[[\p{{L}}\p{{N}}\p{{M}}]--[{_UNSPACED}]]+")
 _IS_UNSPACED = regex.compile(rf"[{_UNSPACED}]")
-# Letters and digits joined by the signs that occur inside names of things, or followed by + or #.
+# Letters and digits joined by the signs that occur inside names of things, or followed by + or #. What begins
+# where a run of letters does, and never goes back in it, reads a run of megabytes but once.
 _COMPOUND = regex.compile(
-    r"[\p{L}\p{N}_]+(?:(?:://|[-._/\\:@#+&=?~%])[\p{L}\p{N}_]+)+(?:\+\+|\#)?|\p{L}[\p{L}\p{N}]*(?:\+\+|\#)"
+    r"(?<![\p{L}\p{N}_])"
+    r"(?:[\p{L}\p{N}_]++(?:(?:://|[-./\\:@#+&=?~%])[\p{L}\p{N}_]++)++|[\p{L}\p{N}_][\p{L}\p{N}]*+_[\p{L}\p{N}_]++)"
+    r"(?:\+\+|\#)?"
+    rf"|\p{{L}}[\p{{L}}\p{{N}}]{{0,{LONGEST_TERM}}}+(?:\+\+|\#)"
 )
 _PIECES = regex.compile(r"://|[/\\:@#&=?~%]")
 _IDEOGRAPH = regex.compile(r"\p{Han}")
@@ -40,7 +45,7 @@ _HIRAGANA = regex.compile(r"\p{Hiragana}+")
 _HANGUL_SYLLABLE = regex.compile(r"\p{Hangul}")
 _PICTURE = regex.compile(r"\p{Extended_Pictographic}(?<![\p{N}©®™#*])")
 _CAMEL = regex.compile(r"(?<=\p{Ll})(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})")
-_CAMEL_WORD = regex.compile(r"\p{L}*\p{Ll}\p{Lu}[\p{L}\p{N}]*")
+_CAMEL_WORD = regex.compile(r"(?<!\p{L})\p{L}*?\p{Ll}\p{Lu}[\p{L}\p{N}]*+")
 # Letters that no decomposition folds.
 _SPECIAL = {
     "ß": "ss", "ẞ": "SS", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ø": "o", "Ø": "O", "đ": "d", "Đ": "D",
@@ -98,6 +103,22 @@ def list_keys(name: str) -> tuple[str, ...]:
     """
     written = " ".join(word for run in _RUN.findall(fold(name)) for word in _split_run(run)).lower()
     return tuple(dict.fromkeys(key for key in (analyze(name).key, written) if key))
+
+
+def list_pieces(word: str) -> list[tuple[int, int]]:
+    """The parts of a word that the index has as words, as [first, last): itself, but in scripts without
+    spaces its pairs of characters.
+    """
+    if not _IS_UNSPACED.search(word):
+        return [(0, len(word))]
+    pieces: list[tuple[int, int]] = []
+    for run in _RUN.finditer(word):
+        first, last = run.span()
+        if _IS_UNSPACED.match(run.group()) and last - first > 1:
+            pieces += [(at, at + 2) for at in range(first, last - 1)]
+        else:
+            pieces.append((first, last))
+    return pieces
 
 
 def strip_extension(file_path: str) -> str:

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from obsidian_rag.analysis import LONGEST_NAME
 from obsidian_rag.cuts import QUARTERS, Body, Joints, best_cut, best_overlap, find_joints, measure
 from obsidian_rag.models import Block, Chunk, Note, Section
 
@@ -58,8 +59,8 @@ def split_note(note: Note) -> list[Chunk]:
             chunks.append(
                 Chunk(
                     chunk_index=len(chunks),
-                    heading=section.heading if section else None,
-                    heading_path=section.heading_path if section else (),
+                    heading=_shorten(section.heading) if section and section.heading is not None else None,
+                    heading_path=tuple(map(_shorten, section.heading_path)) if section else (),
                     content=piece.repeated + fresh,
                     overlap=len(piece.repeated),
                     start_line=bisect_left(line_ends, first) + 1,
@@ -67,6 +68,11 @@ def split_note(note: Note) -> list[Chunk]:
                 )
             )
     return chunks
+
+
+def _shorten(heading: str) -> str:
+    """A heading as every chunk below it carries it; the whole of a longer one is in the text."""
+    return heading if len(heading) <= LONGEST_NAME else f"{heading[: LONGEST_NAME - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)

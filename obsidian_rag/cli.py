@@ -5,6 +5,7 @@ Exit codes: 0 done; 1 done, but some notes failed; 2 could not be done. Heavy im
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from obsidian_rag.command_frame import (
     open_reader,
     print_json,
     with_filters,
+    with_priors,
     with_settings,
 )
 from obsidian_rag.config import Settings
@@ -61,7 +63,13 @@ def cli() -> None:
 @click.option("--full", is_flag=True, help="Read and parse every note again; vectors of the same text stay.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
-@click.option("--reembed", is_flag=True, help="Embed every note again, with the embedder now set.")
+@click.option(
+    "--reembed",
+    is_flag=True,
+    help="Embed every note again, with the embedder now set, or go on with that; search uses the old vectors"
+    " until all are made.",
+)
+@click.option("--drop-reembedding", is_flag=True, help="Give up a --reembed that is not finished.")
 @click.option(
     "--allow-mass-delete",
     is_flag=True,
@@ -76,6 +84,7 @@ def index(
     dry_run: bool,
     quiet: bool,
     reembed: bool,
+    drop_reembedding: bool,
     allow_mass_delete: bool,
     json_: bool,
 ) -> None:
@@ -94,7 +103,8 @@ def index(
 
     leave_on_sigterm()
     with open_progress(quiet) as progress:
-        report = run_indexer(settings, Options(full, dry_run, allow_mass_delete, reembed), progress, keep)
+        options = Options(full, dry_run, allow_mass_delete, reembed, drop_reembedding)
+        report = run_indexer(settings, options, progress, keep)
     if json_:
         print_json(report.to_json())
     if not quiet or report.failures:
@@ -120,6 +130,7 @@ def serve(settings: Settings) -> None:
 @json_option
 @with_settings
 @with_filters
+@with_priors
 def search(
     settings: Settings,
     query: tuple[str, ...],
@@ -127,6 +138,8 @@ def search(
     limit: int,
     intent: str | None,
     filters: Filters,
+    boosts: tuple[str, ...],
+    include_excluded: bool,
     json_: bool,
 ) -> None:
     """Search the notes.
@@ -137,7 +150,9 @@ def search(
     from obsidian_rag.search.pipeline import search as find
     from obsidian_rag.search.query import make_request
 
-    request = make_request(" ".join(query), mode, limit, filters, intent)
+    request = make_request(
+        " ".join(query), mode, limit, filters, intent, boosts=boosts, include_excluded=include_excluded
+    )
     with open_reader(settings) as reader:
         answer = find(reader, request)
     if json_:
@@ -202,16 +217,43 @@ def note(settings: Settings, file_path: str, json_: bool) -> None:
 @json_option
 @with_settings
 def status(settings: Settings, json_: bool) -> None:
-    """Show how the index stands: counts, the last run, notes that failed."""
-    from obsidian_rag.catalog import load_status
+    """Show how the index stands: counts, the last run, notes that failed, notes on disk that are not in it,
+    and whether its tables agree.
+    """
+    from obsidian_rag.drift import load_full_status
     from obsidian_rag.render import render_status
 
     with open_reader(settings) as reader:
-        found = reader.run(load_status)
+        found = reader.run(lambda conn: load_full_status(conn, settings))
     if json_:
         print_json(found)
     else:
         click.echo(render_status(found))
+
+
+@cli.command()
+@json_option
+@failing_as({"status": "error", "checks": []})
+@with_settings
+def doctor(settings: Settings, json_: bool) -> None:
+    """Check all that the index needs, and say what mends what is wrong. Writes nothing.
+
+    Looks at settings, vault, database, embedder, index and MCP clients. Each line is ok, warning, error, or
+    skipped: a check that could not run, which is no pass.
+
+    Exit code 0: no error, there may be warnings. 1: an error. 2: it could not run at all.
+    """
+    from obsidian_rag.doctor import Report, look_around, open_console, print_checks, run_doctor
+
+    leave_on_sigterm()
+    checks = run_doctor(settings, look_around(os.environ))
+    if json_:
+        report = Report(tuple(checks))
+        print_json(report.to_json())
+    else:
+        forgive_encoding()
+        report = print_checks(open_console(), checks)
+    sys.exit(report.exit_code)
 
 
 @cli.command("eval")
@@ -269,6 +311,7 @@ def evaluate(
 @json_option
 @with_settings
 @with_filters
+@with_priors
 def diagnose(
     settings: Settings,
     query: tuple[str, ...],
@@ -276,6 +319,8 @@ def diagnose(
     mode: str,
     limit: int,
     filters: Filters,
+    boosts: tuple[str, ...],
+    include_excluded: bool,
     json_: bool,
 ) -> None:
     """Tell why a note is not higher in a search: who ranked it where, and what would have helped."""
@@ -283,7 +328,9 @@ def diagnose(
     from obsidian_rag.diagnosis import render_diagnosis
     from obsidian_rag.search.query import make_request
 
-    request = make_request(" ".join(query), mode, limit, filters)
+    request = make_request(
+        " ".join(query), mode, limit, filters, boosts=boosts, include_excluded=include_excluded
+    )
     with open_reader(settings) as reader:
         diagnosis = diagnose_target(reader, request, target, settings.vaults)
     if json_:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from obsidian_rag.catalog import find_note
 from obsidian_rag.config import Vault
@@ -13,13 +12,15 @@ from obsidian_rag.embedding import Vector
 from obsidian_rag.errors import NoteNotFound, VaultError
 from obsidian_rag.index_reader import IndexReader
 from obsidian_rag.postgres import Connection
-from obsidian_rag.search.dates import read_period
-from obsidian_rag.search.filters import find_allowed
-from obsidian_rag.search.fusion import Fused, fuse, rank_calibrated, score_calibrated
+from obsidian_rag.prior_effects import explain_priors, list_priors
+from obsidian_rag.search.filters import find_allowed, find_exclude
+from obsidian_rag.search.fusion import Fused, rank_calibrated, score_calibrated
 from obsidian_rag.search.keyword import read_words, search_keywords
-from obsidian_rag.search.pipeline import embed
-from obsidian_rag.search.query import Filters, Request, apply_fusion, classify_intent
-from obsidian_rag.search.retrieval import DEPTH, Retrieved, find_names, retrieve
+from obsidian_rag.search.pipeline import Prepared, Ranked, prepare, rank_notes
+from obsidian_rag.search.priors import Priors
+from obsidian_rag.search.query import Filters, Request, apply_settings, classify_intent
+from obsidian_rag.search.rerank import MOST_NOTES, deepen
+from obsidian_rag.search.retrieval import DEPTH, Retrieved, find_names
 from obsidian_rag.search.vector import VectorHit
 from obsidian_rag.vault import walk
 
@@ -52,7 +53,7 @@ def diagnose_target(
     """Why the note `target` is where it is for a request. A note that the index lacks is a finding, not an
     error. Raises EmbedderError in vector mode, QueryError for a path that is none.
     """
-    request = apply_fusion(request, reader.search_fusion)
+    request = apply_settings(request, reader.settings)
     try:
         file_path = reader.run(lambda conn: find_note(conn, target))
     except NoteNotFound as exc:
@@ -62,20 +63,16 @@ def diagnose_target(
         return Diagnosis(
             request.query, target, request.mode, intent, request.limit, indexed=False, findings=findings
         )
-    vector, notices = embed(reader, request)
-    return reader.run(lambda conn: _diagnose(conn, request, file_path, vector, notices))
+    return reader.run_prepared(
+        lambda: prepare(reader, request), lambda conn, prepared: _diagnose(conn, request, file_path, prepared)
+    )
 
 
-def _diagnose(
-    conn: Connection, request: Request, target: str, vector: Vector | None, notices: tuple[str, ...]
-) -> Diagnosis:
-    allowed = find_allowed(conn, request.filters)
-    period = read_period(request.query, datetime.now(UTC).astimezone().date())
-    retrieved = retrieve(conn, request, vector, allowed, period)
-    intent = request.intent or classify_intent(request.query, bool(retrieved.names), period is not None)
-    fused = fuse(retrieved, request, intent)
-    deep = _retrieve_all(conn, request, vector, allowed, retrieved)
-    places = _find_places(target, request, retrieved, deep)
+def _diagnose(conn: Connection, request: Request, target: str, prepared: Prepared) -> Diagnosis:
+    ranked = rank_notes(conn, request, prepared)
+    fused, allowed, retrieved = ranked.fused, ranked.allowed, ranked.retrieved
+    deep = _retrieve_all(conn, request, prepared.vector, allowed, retrieved)
+    places = _find_places(target, request, retrieved, deep) | _find_later_places(target, ranked)
     chunk = conn.execute(BEST_CHUNK, (target, deep.best_chunk(target))).fetchone()
     best_chunk = (
         dict(zip(("chunk_index", "heading_path", "start_line", "end_line"), chunk, strict=True))
@@ -91,7 +88,7 @@ def _diagnose(
             place,
             round(note.score, 6),
             note.ranks,
-            _explain_rival(note, target, deep, places),
+            _explain_rival(note, target, deep, places, ranked.priors),
         )
         for place, note in enumerate(above[:ABOVE], 1)
     )
@@ -99,7 +96,7 @@ def _diagnose(
         query=request.query,
         target=target,
         mode=request.mode,
-        intent=intent,
+        intent=ranked.intent,
         limit=request.limit,
         indexed=True,
         rank=rank,
@@ -109,9 +106,12 @@ def _diagnose(
         words=words,
         best_chunk=best_chunk,
         above=rivals,
-        notices=(*notices, *retrieved.notices),
+        priors=list_priors(target, ranked, request.limit),
+        notices=ranked.notices,
     )
-    return replace(diagnosis, findings=_find_reasons(conn, request, diagnosis, allowed, retrieved))
+    depth = DEPTH * deepen(request, prepared.reranker).limit
+    findings = _find_reasons(conn, request, diagnosis, allowed, retrieved, depth)
+    return replace(diagnosis, findings=findings + explain_priors(request, target, ranked))
 
 
 def _retrieve_all(
@@ -173,6 +173,25 @@ def _find_places(target: str, request: Request, retrieved: Retrieved, deep: Retr
     return places
 
 
+def _find_later_places(target: str, ranked: Ranked) -> dict[str, Place]:
+    """Where the variants of the query and the reranker have the note; nothing of a stage that is off."""
+    places = {}
+    ranks = next((note.ranks for note in ranked.fused if note.file_path == target), {})
+    variants = [
+        (query, _place(target, paths, paths, None))
+        for query, paths in zip(ranked.expansion.queries, ranked.expansion.lists, strict=True)
+    ]
+    if variants:
+        found = len(set().union(*ranked.expansion.lists))
+        detail = "; ".join(f"{query}: {place.rank or 'none'}" for query, place in variants)
+        places["expansion"] = Place(ranks.get("expansion"), None, found, "expansion" in ranks, detail)
+    scores = ranked.reranked.scores
+    if scores:
+        score = round(scores[target], 4) if target in scores else None
+        places["rerank"] = Place(ranks.get("rerank"), score, len(scores), "rerank" in ranks)
+    return places
+
+
 def _place(
     target: str, every: Sequence[str], listed: Sequence[str], score: float | None, detail: str = ""
 ) -> Place:
@@ -199,8 +218,16 @@ def _find_words(conn: Connection, request: Request, target: str, chunk: int) -> 
     )
 
 
-def _explain_rival(note: Fused, target: str, deep: Retrieved, places: dict[str, Place]) -> str:
-    """By which list a note stands above the target."""
+def _explain_rival(
+    note: Fused, target: str, deep: Retrieved, places: dict[str, Place], priors: Priors
+) -> str:
+    """By which list, and under which factor, a note stands above the target."""
+    prior = priors.get(note.file_path)
+    factor = f"; {replace(prior, links=0)}" if prior and prior.factor != 1 else ""
+    return _explain_list(note, target, deep, places) + factor
+
+
+def _explain_list(note: Fused, target: str, deep: Retrieved, places: dict[str, Place]) -> str:
     name = deep.find_name(note.file_path)
     own = places.get("names")
     if name and not (own and own.rank):
@@ -219,9 +246,12 @@ def _find_reasons(
     found: Diagnosis,
     allowed: Sequence[int] | None,
     retrieved: Retrieved,
+    depth: int,
 ) -> tuple[str, ...]:
-    """What keeps the note from being first, and what would help."""
-    excluded = _explain_filters(conn, request.filters, found.target, allowed)
+    """What keeps the note from being first, and what would help; the retrievers looked `depth` notes deep."""
+    exclude = find_exclude(found.target, request.excludes)
+    hidden = (f"SEARCH_EXCLUDES hides it: {exclude}. --include-excluded shows it.",) if exclude else ()
+    excluded = hidden + _explain_filters(conn, request.filters, found.target, allowed)
     if excluded:
         return excluded
     if found.best_chunk is None and found.rank != 1:
@@ -230,7 +260,6 @@ def _find_reasons(
         return ("It is the first result.",)
     reasons = []
     if found.rank is None:
-        depth = DEPTH * request.limit
         reasons.append(
             f"No retriever has it among its first {depth} notes, so it is not in the answer at all."
         )
@@ -240,6 +269,7 @@ def _find_reasons(
         reasons.append(f"It is result {found.rank}.")
     reasons += _explain_words(found, retrieved)
     reasons += _explain_vectors(found)
+    reasons += _explain_rerank(found)
     return tuple(reasons)
 
 
@@ -280,6 +310,15 @@ def _explain_vectors(found: Diagnosis) -> list[str]:
             f"Vectors count little in this index (g = {found.g:g}): the model knows its notes badly."
         )
     return reasons
+
+
+def _explain_rerank(found: Diagnosis) -> list[str]:
+    place = found.retrievers.get("rerank")
+    if place is None:
+        return []
+    if place.rank is None:
+        return [f"The reranker reads the first {MOST_NOTES} notes only, and it is not among them."]
+    return [f"The reranker puts its best passage in place {place.rank} of the {place.found} that it read."]
 
 
 def _explain_filters(

@@ -42,6 +42,22 @@ class Rival:
 
 
 @dataclass(frozen=True, slots=True)
+class PriorUse:
+    """What counts for or against a note beside its match: the factor of its folder, and how many notes link
+    to it. `before` and `after` are its places without and with all priors, before any reranking.
+    """
+
+    file_path: str
+    factor: float
+    folder: str
+    is_archive: bool
+    links: int
+    before: int | None
+    after: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """Everything about one note and one query. `findings` say it in plain words, the weightiest first."""
 
@@ -58,6 +74,7 @@ class Diagnosis:
     words: tuple[WordUse, ...] = ()
     best_chunk: dict[str, Any] | None = None
     above: tuple[Rival, ...] = ()
+    priors: tuple[PriorUse, ...] = ()
     findings: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
 
@@ -92,4 +109,7 @@ def render_diagnosis(found: Diagnosis) -> str:
     if found.above:
         lines.append("Above it:")
         lines += [f"  {r.rank}. {r.file_path} ({r.score:.4f}): {r.because}" for r in found.above]
+    if found.priors:
+        lines.append("Priors, with the place without and with them:")
+        lines += [f"  {use.before} -> {use.after} {use.file_path}: {use.text}" for use in found.priors]
     return "\n".join([*lines, "Why:", *(f"- {text}" for text in found.findings)])

@@ -23,6 +23,7 @@ from obsidian_rag.notes import parse_note
 from obsidian_rag.postgres import Connection
 from obsidian_rag.postings import COUNT_ALL, KEYWORD_VERSION
 from obsidian_rag.provenance import check_vaults
+from obsidian_rag.safeguards import spare_empty_folders
 from obsidian_rag.vaults import VaultReader, open_vaults
 
 AGAIN = "Run: obsidian-rag index"
@@ -52,7 +53,7 @@ DISAGREEMENTS: tuple[tuple[str, LiteralString, str], ...] = (
             SELECT FROM documents GROUP BY file_path
             HAVING bool_and(content_hash IS NOT NULL)
                 AND (min(chunk_index) <> 0 OR max(chunk_index) <> count(*) - 1)) AS torn""",
-        ANEW,
+        AGAIN,
     ),
     (
         "chunks of an older state of their note",
@@ -183,7 +184,10 @@ def open_disk(settings: Settings, row: ledger.IndexSettings | None) -> VaultRead
 def compare_disk(conn: Connection, reader: VaultReader) -> DiskState:
     """Compare the notes on disk with those in the index, by the rules the indexer goes by."""
     state = IndexState(store.load_notes(conn), adoption.load_adoptable(conn))
-    plan = compare_vault(reader.notes, reader.is_kept, state, reader.read, PARSER_VERSION, full=False)
+    reader = reader.admit({*state.notes, *state.adoptable})
+    plan = spare_empty_folders(
+        compare_vault(reader.notes, reader.is_kept, state, reader.read, PARSER_VERSION, full=False), reader
+    )
     recorded = {row[0] for row in conn.execute("SELECT file_path FROM failures").fetchall()}
     on_disk = {file.path for file in reader.notes}
     kinds: dict[str, list[str]] = {"missing": [], "changed": [], "renamed": []}

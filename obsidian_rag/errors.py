@@ -10,10 +10,10 @@
     │   └── SchemaError             the tables are missing, or newer than this program
     ├── IndexMismatch               the index belongs to another vault, embedder or configuration
     ├── IndexerBusy                 another indexer holds the lock
-    ├── EmbedderError
+    ├── EmbedderError               a model failed: the embedder, or one that reranks or rewords a query
     │   ├── EmbedderUnavailable     nothing answers, or it stays overloaded; may pass
     │   ├── ModelMissing            the model is not pulled or not installed
-    │   ├── ModelUnsuitable         not an embedding model, or dimensions that do not fit
+    │   ├── ModelUnsuitable         not a model of this kind, or dimensions that do not fit
     │   └── EmbeddingRejected       one text cannot be embedded (NaN, refused); the others can
     ├── NoteNotFound                no such note; carries the nearest paths
     └── QueryError                  an argument of a search cannot be used
@@ -68,19 +68,19 @@ class IndexerBusy(ObsidianRagError):
 
 
 class EmbedderError(ObsidianRagError):
-    """The embedder failed."""
+    """A model failed."""
 
 
 class EmbedderUnavailable(EmbedderError):
-    """The embedder does not answer; it may later."""
+    """What runs the model does not answer; it may later."""
 
 
 class ModelMissing(EmbedderError):
-    """The embedding model is not there."""
+    """The model is not there."""
 
 
 class ModelUnsuitable(EmbedderError):
-    """The model cannot be used for this index."""
+    """The model cannot be used for this."""
 
 
 class EmbeddingRejected(EmbedderError):

@@ -20,8 +20,10 @@ import numpy as np
 from obsidian_rag.errors import EmbedderUnavailable, QueryError
 from obsidian_rag.index_reader import IndexReader
 from obsidian_rag.postgres import Connection
+from obsidian_rag.search.expansion import NOT_EXPANDED
 from obsidian_rag.search.pipeline import WITHOUT_EMBEDDER, search
 from obsidian_rag.search.query import Request, make_request
+from obsidian_rag.search.rerank import NOT_RERANKED
 
 METRICS = ("P@5", "R@5", "R@10", "MRR@10", "nDCG@5", "nDCG@10", "hit@1")
 ALL = "ALL"
@@ -128,7 +130,7 @@ def search_all(
     """Ask every question as `template` says; the run, and the seconds that each answer took.
 
     Raises QueryError for a query that cannot be asked or a right note that is not in the index, and
-    EmbedderError where vectors are wanted and cannot be had: such a run would measure something else.
+    EmbedderError where a model is wanted and cannot be had: such a run would measure something else.
     """
     requests = [_make_request(question, template) for question in questions]
     reader.run(lambda conn: _check_paths(conn, questions))
@@ -141,16 +143,29 @@ def search_all(
         started = time.perf_counter()
         answer = search(reader, request)
         seconds.append(time.perf_counter() - started)
-        failed = next((n for n in answer.notices if n.startswith(WITHOUT_EMBEDDER)), None)
-        if uses_vectors and failed:
-            raise EmbedderUnavailable(
-                f"Question {question.id!r} was answered without vectors: {failed}",
-                "Run it again, or measure without them: --mode keyword",
-            )
+        _check_stages(question, answer.notices)
         paths = [hit.file_path for hit in answer.results if not hit.neighbor]
         run[question.id] = list(dict.fromkeys(paths))  # further chunks of a note stand under its first
         say(len(run))
     return run, seconds
+
+
+# What is left out of an answer, by how the notice of it begins, with what measures it without.
+LEFT_OUT = {
+    WITHOUT_EMBEDDER: ("vectors", "--mode keyword"),
+    NOT_EXPANDED: ("its variants", "--without expansion"),
+    NOT_RERANKED: ("reranking", "--without rerank"),
+}
+
+
+def _check_stages(question: Question, notices: Sequence[str]) -> None:
+    for notice in notices:
+        for beginning, (stage, option) in LEFT_OUT.items():
+            if notice.startswith(beginning):
+                raise EmbedderUnavailable(
+                    f"Question {question.id!r} was answered without {stage}: {notice}",
+                    f"Run it again, or measure without: {option}",
+                )
 
 
 def score_run(questions: Sequence[Question], run: Run) -> np.ndarray:

@@ -36,6 +36,8 @@ MAX_CHARACTERS = 1_000_000
 MAX_DEPTH = 50
 MAX_VALUES = 50_000
 """How many values properties may have once every alias (`*name`) is replaced by what it stands for."""
+MAX_EXPANDED = 4 * MAX_CHARACTERS
+"""How many characters those values and their full keys may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class _Reader:
         self.texts: list[Property] = []
         self.duplicates: list[tuple[str, int]] = []
         self.count = 0
+        self.size = 0
 
     def read(self, node: yaml.MappingNode) -> None:
         self.values = self._read_mapping(node, "", 0)
@@ -126,6 +129,9 @@ class _Reader:
             raise _Refused(f"they hold more than {MAX_VALUES} values")
         if depth > MAX_DEPTH:
             raise _Refused(f"they are nested deeper than {MAX_DEPTH} levels")
+        self.size += len(key) + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
+        if self.size > MAX_EXPANDED:
+            raise _Refused(f"they hold more than {MAX_EXPANDED} characters")
         if isinstance(node, yaml.MappingNode):
             return self._read_mapping(node, key, depth)
         if isinstance(node, yaml.SequenceNode):

@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
+import regex
+
 from obsidian_rag.models import Failure
 
 
@@ -26,27 +28,33 @@ class IgnoreRules:
         return any(pattern.search(path) for pattern in self._patterns)
 
 
-def _compile(text: str) -> re.Pattern[str]:
+def _compile(text: str) -> re.Pattern[str] | regex.Pattern[str]:
     text = unicodedata.normalize("NFC", text)
     if len(text) > 2 and text.startswith("/") and text.endswith("/"):
         # A group's name is written (?<name>…) in JavaScript.
-        return re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", text[1:-1]), re.IGNORECASE)
+        expression = re.sub(r"\(\?<(?![=!])", "(?P<", text[1:-1])
+        try:
+            return re.compile(expression, re.IGNORECASE)
+        except re.error:  # JavaScript knows more forms, a look-behind of any length among them
+            return regex.compile(expression, regex.IGNORECASE)
     return re.compile("^" + re.escape(text), re.IGNORECASE)
 
 
-def read_ignore_rules(root: Path) -> tuple[IgnoreRules, list[Failure]]:
-    """The rules of a vault, and why they could not be read."""
+def read_ignore_rules(root: Path) -> tuple[IgnoreRules | None, list[Failure]]:
+    """The rules of a vault, None where they cannot be read; and why, or which of them cannot be used."""
     try:
         file = _find_settings(root)
     except OSError as error:  # the folder, or the vault itself, is closed to us
-        return IgnoreRules(), [_fail(".obsidian/app.json", str(error))]
+        return None, [_fail(".obsidian/app.json", str(error))]
     if file is None:
         return IgnoreRules(), []
     name = file.relative_to(root).as_posix()
     try:
+        if not file.is_file():  # a pipe would be waited for
+            raise OSError("it is no file, or a link that leads nowhere")
         settings = json.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
-        return IgnoreRules(), [_fail(name, str(error))]
+        return None, [_fail(name, str(error))]
     filters = settings.get("userIgnoreFilters") if isinstance(settings, dict) else None
     kept, failures = [], []
     for text in filters if isinstance(filters, list) else []:
@@ -54,7 +62,7 @@ def read_ignore_rules(root: Path) -> tuple[IgnoreRules, list[Failure]]:
             continue
         try:
             _compile(text)
-        except re.error as error:
+        except (re.error, regex.error) as error:
             failures.append(_fail(name, f"the filter {text} cannot be used: {error}"))
         else:
             kept.append(text)
@@ -67,13 +75,25 @@ def _fail(name: str, reason: str) -> Failure:
 
 
 def _find_settings(root: Path) -> Path | None:
-    """`.obsidian/app.json`; a vault may call the folder otherwise, but always with a dot."""
+    """`.obsidian/app.json`; a vault may call the folder otherwise, but always with a dot.
+
+    Raises OSError where it cannot be told whether the file is there.
+    """
     usual = root / ".obsidian"
     if usual.is_dir():
         file = usual / "app.json"
-        return file if file.is_file() else None
+        return file if _is_there(file) else None
     try:
         others = sorted(folder for folder in root.iterdir() if folder.name.startswith("."))
     except OSError:
         return None
     return next((folder / "app.json" for folder in others if (folder / "app.json").is_file()), None)
+
+
+def _is_there(file: Path) -> bool:
+    """Whether a file is there, also one that cannot be read. Raises OSError where that cannot be told."""
+    try:
+        file.lstat()
+    except FileNotFoundError:
+        return False
+    return True

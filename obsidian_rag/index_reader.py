@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from psycopg import IsolationLevel
 from psycopg.pq import TransactionStatus
 
 from obsidian_rag import ledger, store
@@ -177,6 +178,8 @@ class IndexReader:
             with mapped_errors(self._conninfo):
                 check_schema(conn)
                 conn.execute(SESSION, (STATEMENT_TIMEOUT,))
+            # What is found by one statement of an answer and shown by another must be of one state.
+            conn.isolation_level = IsolationLevel.REPEATABLE_READ
         except BaseException:
             conn.close()
             raise

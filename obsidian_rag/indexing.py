@@ -13,26 +13,24 @@ from typing import Literal
 
 import psycopg
 
-from obsidian_rag import adoption, embedded_index, ledger, postings, provenance, store
+from obsidian_rag import adoption, embedded_index, ledger, postings, provenance, reembedding, store
 from obsidian_rag.config import Settings
 from obsidian_rag.diff import IndexState, Plan, compare_vault
 from obsidian_rag.errors import EmbedderError, IndexerBusy, ObsidianRagError, SettingsError, VaultError
 from obsidian_rag.intake import PARSER_VERSION, write_notes
 from obsidian_rag.keywords import list_configs
-from obsidian_rag.linking import resolve_links
+from obsidian_rag.linking import resolve_links, take_relation_rules
 from obsidian_rag.migrate import applied_version, apply_migrations, check_not_newer, check_schema
 from obsidian_rag.models import Failure, RunReport
 from obsidian_rag.postgres import Connection, check_server, connect, locate, mapped_errors
 from obsidian_rag.progress import Progress
+from obsidian_rag.relations import load_table
 from obsidian_rag.run import Options, Run
+from obsidian_rag.safeguards import check_mass_delete, spare_empty_folders
 from obsidian_rag.search import calibration
 from obsidian_rag.vaults import VaultReader, open_vaults
 
 __all__ = ["Options", "main", "run_indexer"]
-
-# Losing more than half of an index at once is a vault that is not mounted, far more often than a wish.
-MASS_DELETE_SHARE = 0.5
-MASS_DELETE_FLOOR = 20
 
 # From so many new chunks on, waiting for the database's own clean-up makes searches slow meanwhile.
 MANY_CHUNKS = 1000
@@ -52,6 +50,8 @@ def run_indexer(
     started = time.monotonic()
     if not settings.vaults:
         raise SettingsError("No vault is named", "Run: obsidian-rag index /path/to/vault, or set VAULT_PATH.")
+    if options.reembed and options.drop_reembedding:
+        raise SettingsError("--reembed goes on with what --drop-reembedding gives up", "Choose one of them.")
     try:
         reader = open_vaults(settings.vaults, allow_empty=options.allow_mass_delete)
     except VaultError as exc:
@@ -139,16 +139,28 @@ def _prepare_database(conn: Connection, conninfo: str) -> None:
 def _open_run(
     conn: Connection, settings: Settings, options: Options, progress: Progress, reader: VaultReader
 ) -> Run:
+    if options.drop_reembedding:
+        given_up = reembedding.drop_reembedding(conn)
+        progress.say(f"{given_up}; it is given up." if given_up else "There is no re-embedding to give up.")
     row = ledger.load_settings_row(conn)
     fts_config = provenance.check_settings(conn, settings, options, row)
     run = Run(
-        conn, settings, options, reader, progress, fts_config, list_configs(conn), ledger.recorded_model(row)
+        conn,
+        settings,
+        options,
+        reader,
+        progress,
+        fts_config,
+        list_configs(conn),
+        ledger.recorded_model(row),
+        load_table(settings.link_relations),
     )
     try:
         if run.recorded is None and not options.reembed:
             # Before anything is written: an index must know whose vectors it holds, adopted ones included.
             provenance.use_embedder(run)
         provenance.tell_unused_address(run)
+        provenance.tell_reembedding(run)
         provenance.take_fts_config(run, row)
     except BaseException:
         run.close()
@@ -158,15 +170,17 @@ def _open_run(
 
 def _work(run: Run) -> None:
     compared_at = datetime.now(UTC)
-    state = IndexState(store.load_notes(run.conn), adoption.load_adoptable(run.conn))
-    plan = _make_plan(run.reader, run.progress, state, run.options)
-    _check_mass_delete(plan, state, run.settings, run.options)
+    plan = _compare(run)
     if run.options.reembed:
-        provenance.start_anew(run)
-        state = IndexState(store.load_notes(run.conn))
-        plan = _make_plan(run.reader, run.progress, state, run.options)
+        _reembed(run, plan)
+        compared_at = datetime.now(UTC)
+        plan = _compare(run)
     provenance.record_vaults(run)
-    run.count(notes_seen=_count_notes(run.reader), notes_unchanged=plan.unchanged)
+    typed = take_relation_rules(run.conn, run.table)
+    if typed:
+        run.progress.say(f"{typed} links typed anew by the relations as they are now.")
+    kept = "notes_indexed" if run.options.reembed else "notes_unchanged"
+    run.count(notes_seen=_count_notes(run.reader), **{kept: plan.unchanged})
     run.fail(*run.reader.failures, *plan.failures)
     run.warn(*run.reader.warnings)
     if plan.changes:
@@ -177,14 +191,33 @@ def _work(run: Run) -> None:
         resolve_links(run.conn, run.reader)  # what was stored until now must be whole
         raise
     store.touch_notes(run.conn, plan.touched, compared_at)
-    if plan.deleted:
-        store.delete_notes(run.conn, plan.deleted)
-        run.count(notes_deleted=len(plan.deleted))
+    _delete_gone(run, plan)
     links, resolved = resolve_links(run.conn, run.reader)
     run.count(links=links, links_resolved=resolved)
+    if run.options.full:
+        postings.repair_postings(run.conn)
     if run.report.chunks_written >= MANY_CHUNKS:
         postings.tidy_postings(run.conn)
     _calibrate(run)
+
+
+def _compare(run: Run) -> Plan:
+    state = IndexState(store.load_notes(run.conn), adoption.load_adoptable(run.conn))
+    run.reader = run.reader.admit({*state.notes, *state.adoptable})
+    return _make_plan(run.reader, run.progress, state, run.options)
+
+
+def _reembed(run: Run, plan: Plan) -> None:
+    """Change the vectors of what the index holds, without notes that are gone; edits come in afterwards, from
+    a vault that is walked again, since this may have taken hours.
+    """
+    told = run.report
+    write_notes(run, [change for change in plan.changes if change.kind == "adopted"])
+    run.report = told  # these notes are cut and stored anew afterwards, and then told of
+    _delete_gone(run, plan)
+    resolve_links(run.conn, run.reader)
+    reembedding.reembed(run)
+    run.reader = open_vaults(run.settings.vaults, allow_empty=run.options.allow_mass_delete)
 
 
 def _calibrate(run: Run) -> None:
@@ -213,20 +246,18 @@ def _calibrate(run: Run) -> None:
 
 def _make_plan(reader: VaultReader, progress: Progress, state: IndexState, options: Options) -> Plan:
     progress.say(f"{len(reader.notes)} notes in the vault, {len(state.notes)} in the index.")
-    return compare_vault(reader.notes, reader.is_kept, state, reader.read, PARSER_VERSION, options.full)
+    plan = compare_vault(reader.notes, reader.is_kept, state, reader.read, PARSER_VERSION, options.full)
+    if not options.allow_mass_delete:
+        plan = spare_empty_folders(plan, reader)
+        check_mass_delete(plan, state, reader)
+    return plan
 
 
-def _check_mass_delete(plan: Plan, state: IndexState, settings: Settings, options: Options) -> None:
-    held = len({*state.notes, *state.adoptable})
-    lost = len(plan.deleted)
-    if options.allow_mass_delete or lost <= max(MASS_DELETE_FLOOR, held * MASS_DELETE_SHARE):
-        return
-    roots = ", ".join(vault.place for vault in settings.vaults)
-    raise VaultError(
-        f"{lost} of the {held} notes in the index are not in {roots}; nothing was changed",
-        "Check that this is the vault and that it is mounted. To index another vault, set DATABASE_URL to a"
-        " database of its own; if the notes are really gone: obsidian-rag index --allow-mass-delete",
-    )
+def _delete_gone(run: Run, plan: Plan) -> None:
+    if plan.deleted:
+        run.reader.check_there()  # the walk may have been hours ago
+        store.delete_notes(run.conn, plan.deleted)
+        run.count(notes_deleted=len(plan.deleted))
 
 
 def _dry_run(settings: Settings, options: Options, progress: Progress, reader: VaultReader) -> RunReport:
@@ -237,8 +268,8 @@ def _dry_run(settings: Settings, options: Options, progress: Progress, reader: V
         with mapped_errors(conninfo), connect(conninfo) as conn:
             conn.execute("SET default_transaction_read_only = on")
             state = _read_state(conn, conninfo, settings, options)
+    reader = reader.admit({*state.notes, *state.adoptable})
     plan = _make_plan(reader, progress, state, replace(options, full=options.full or options.reembed))
-    _check_mass_delete(plan, state, settings, options)
     kinds = Counter("renamed" if change.old_path else change.kind for change in plan.changes)
     return RunReport(
         None,

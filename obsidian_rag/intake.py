@@ -24,7 +24,7 @@ from obsidian_rag.vaults import VaultResolver
 
 # Raise when the parser or the chunker changes its results: every note is then parsed anew, and only chunks
 # whose text changed are embedded.
-PARSER_VERSION = 2
+PARSER_VERSION = 3
 # Chunks gathered before a round of embedding: a few batches, so that equal lengths meet in one batch.
 ROUND_SIZE = 128
 # What the database or its adapter says of a value that it cannot hold.

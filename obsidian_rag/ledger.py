@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from psycopg.types.json import Jsonb
 
@@ -24,6 +26,43 @@ class IndexSettings:
     embed_model: str | None
     dimensions: int | None
     embed_window: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Edition:
+    """Whose vectors an index holds, None where that is not recorded; `since` is when they last took the place
+    of others, and so tells apart two editions of one model's.
+    """
+
+    model: EmbeddingModel | None
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reembedding:
+    """A change of the embedder that is not finished: `done` of `texts` have their vector of `model`."""
+
+    model: EmbeddingModel
+    started_at: datetime
+    texts: int
+    done: int
+
+    def __str__(self) -> str:
+        return f"A re-embedding with {self.model} stands at {self.done} of {self.texts} texts"
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `status --json` prints under `reembedding`."""
+        return {
+            "embedder": self.model.provider,
+            "embed_model": self.model.name,
+            "dimensions": self.model.dimensions,
+            "started_at": self.started_at.isoformat(),
+            "texts": self.texts,
+            "done": self.done,
+        }
+
+
+GO_ON = "To go on: obsidian-rag index --reembed. To give it up: obsidian-rag index --drop-reembedding."
 
 
 def take_indexer_lock(conn: Connection) -> bool:
@@ -68,6 +107,35 @@ def recorded_model(row: IndexSettings | None) -> EmbeddingModel | None:
     return EmbeddingModel(row.embedder, row.embed_model, row.dimensions, row.embed_window or 0)
 
 
+LOAD_EDITION = "SELECT embedder, embed_model, dimensions, embed_window, reembedded_at FROM index_settings"
+
+
+def load_edition(conn: Connection) -> Edition:
+    """Whose vectors the index holds now."""
+    row = conn.execute(LOAD_EDITION).fetchone()
+    if row is None or None in row[:3]:
+        return Edition(None, None)
+    return Edition(EmbeddingModel(row[0], row[1], row[2], row[3] or 0), row[4])
+
+
+LOAD_REEMBEDDING = """
+SELECT embedder, embed_model, dimensions, embed_window, started_at, texts, (SELECT count(*) FROM reembedded)
+FROM reembedding
+"""
+
+
+def load_reembedding(conn: Connection) -> Reembedding | None:
+    """The change of the embedder that is not finished, None where there is none.
+
+    Works on a database before its migration too.
+    """
+    table = conn.execute("SELECT to_regclass('reembedding')").fetchone()
+    if table is None or table[0] is None:
+        return None
+    row = conn.execute(LOAD_REEMBEDDING).fetchone()
+    return Reembedding(EmbeddingModel(*row[:4]), *row[4:]) if row else None
+
+
 SAVE_SETTINGS = """
 INSERT INTO index_settings (vaults, fts_config, embedder, embed_model, dimensions, embed_window)
 VALUES (%(vaults)s, %(fts_config)s, %(embedder)s, %(embed_model)s, %(dimensions)s, %(embed_window)s)
@@ -101,12 +169,33 @@ def load_calibration(conn: Connection) -> tuple[int, int | None]:
     return (int(row[0] or 0), row[1]) if row else (0, None)
 
 
-def save_calibration(conn: Connection, measured: Calibration, chunks: int) -> None:
-    """Record what was measured with an index of so many chunks."""
-    conn.execute(
-        "UPDATE index_settings SET fusion_g = %s, cosine_mean = %s, cosine_spread = %s, fusion_chunks = %s",
-        (measured.g, measured.cosine_mean, measured.cosine_spread, chunks),
-    )
+SAVE_CALIBRATION = """
+UPDATE index_settings SET fusion_g = %s, cosine_mean = %s, cosine_spread = %s, fusion_chunks = %s
+"""
+
+
+def save_calibration(conn: Connection, measured: Calibration | None, chunks: int) -> None:
+    """Record what was measured with an index of so many chunks; with None, that nothing is known of it."""
+    values = (measured.g, measured.cosine_mean, measured.cosine_spread, chunks) if measured else (None,) * 4
+    conn.execute(SAVE_CALIBRATION, values)
+
+
+def finish_reembedding(conn: Connection, measured: Calibration | None, chunks: int) -> None:
+    """Record that the index holds other vectors from now on, and what was measured of them."""
+    conn.execute("UPDATE index_settings SET reembedded_at = now()")
+    save_calibration(conn, measured, chunks)
+    conn.execute("DELETE FROM reembedding")
+
+
+def load_relation_rules(conn: Connection) -> bytes | None:
+    """The digest of the table by which the index's links were typed; None where they were not."""
+    row = conn.execute("SELECT relation_rules FROM index_settings").fetchone()
+    return bytes(row[0]) if row and row[0] is not None else None
+
+
+def save_relation_rules(conn: Connection, digest: bytes) -> None:
+    """Record the table by which links are typed."""
+    conn.execute("UPDATE index_settings SET relation_rules = %s", (digest,))
 
 
 def start_run(conn: Connection) -> int:

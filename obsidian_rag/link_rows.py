@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from psycopg.types.json import Jsonb
 
+from obsidian_rag.link_types import LinkPlace, choose_relation, type_links
 from obsidian_rag.models import Mention, Note, Resolution
 from obsidian_rag.postgres import Connection
-from obsidian_rag.relations import LinkPlace, Table, choose_relation, type_links
+from obsidian_rag.relations import Table
 
 NEW_IDS = "SELECT nextval(pg_get_serial_sequence('note_links', 'id')) FROM generate_series(1, %s)"
 INSERT_LINK = """
@@ -102,7 +103,7 @@ def _link_rows(
 LOAD_MENTIONS = """
 SELECT m.ctid::text, m.link_id, m.source_path, m.sentence_no, m.sentence, m.first, m.last, m.context, m.label,
        m.relations
-FROM link_mentions m WHERE m.source_path = ANY(%s) ORDER BY m.link_id, m.line
+FROM link_mentions m WHERE m.source_path = ANY(%s) ORDER BY m.link_id, m.sentence_no, m.first
 """
 SAVE_MENTIONS = """
 UPDATE link_mentions m SET relations = u.relations

@@ -17,8 +17,10 @@ from obsidian_rag.vaults import VaultReader
 
 
 def resolve_links(conn: Connection, reader: VaultReader) -> tuple[int, int]:
-    """Bring note_links up to date; with the names that links give to notes; only rows
-    that change are written. Returns (links, resolved links)."""
+    """Bring note_links up to date, and the names that links give to notes; only rows that change are written.
+
+    Returns (links, resolved links).
+    """
     delete_stray_links(conn)
     links = load_links(conn)
     resolver = reader.make_resolver(load_aliases(conn))
@@ -103,8 +105,9 @@ WITH shown AS (
            coalesce(target_path, '?' || lower(target_name)) AS node, sum(occurrences) AS uses
     FROM note_links
     WHERE target_type IN ('note', 'unresolved') AND target_name <> ''
-        AND source_path IS DISTINCT FROM target_path AND kind IN ('wikilink', 'markdown', 'property') AND length(target_name) <= 200
-        AND coalesce(length(display_text), 0) <= 200
+        AND kind IN ('wikilink', 'markdown', 'property') AND source_path IS DISTINCT FROM target_path
+        AND length(target_name) <= 200 AND coalesce(length(display_text), 0) <= 200
+        AND coalesce(octet_length(target_path), 0) <= 1500  -- a row's key has at most 2,704 bytes
     GROUP BY 1, 2
 )
 SELECT text, node, uses::int, (uses / sum(uses) OVER (PARTITION BY node))::real FROM shown

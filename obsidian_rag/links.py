@@ -18,6 +18,7 @@ _RESERVED = frozenset(";/?:@&=+$,#")
 _MEDIA = re.compile(
     r"\.(?:pdf|avif|bmp|gif|jpe?g|png|svg|webp|flac|m4a|mp3|ogg|wav|webm|3gp|mkv|mov|mp4|ogv)$", re.IGNORECASE
 )
+LONGEST_PART = 765  # characters of a file's or folder's name, decomposed; systems take 255 composed ones
 _UNRESOLVED = Resolution(None, "unresolved")
 _NO_ALIASES: Mapping[str, Iterable[str]] = MappingProxyType({})
 
@@ -117,6 +118,8 @@ class LinkResolver:
         """Where a link of the note `source` leads. A Markdown link names a path, so no alias answers it."""
         if not target:
             return Resolution(source, "note", "name")
+        if any(len(part) > LONGEST_PART for part in target.split("/")):
+            return _UNRESOLVED
         link = normalize_name(target)
         folder = normalize_name(source).rpartition("/")[0]
         if path := self._find_file(link, folder):

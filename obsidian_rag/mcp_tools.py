@@ -70,6 +70,11 @@ IntentName = Annotated[
         json_schema_extra={"enum": [*schemas.INTENTS, None]},
     ),
 ]
+Boosts = Annotated[
+    list[str] | None,
+    Field(description='Folders to favour or to put back in this search, as "folder=1.5" or "folder=0.7"'),
+]
+WithExcluded = Annotated[bool, Field(description="Also search what the person's settings leave out")]
 NotePath = Annotated[
     str,
     Field(description="A note's path, as search_notes gives it; .md, folders and case may be left out"),
@@ -78,6 +83,17 @@ Depth = Annotated[
     int, Field(description="Links to follow", json_schema_extra={"minimum": 1, "maximum": schemas.MOST_HOPS})
 ]
 WithContent = Annotated[bool, Field(description="Add the first 500 characters of each note")]
+Relation = Annotated[
+    list[str] | str | None,
+    Field(description="Only links of these relations, as the answers name them: founded, author"),
+]
+WayName = Annotated[
+    str,
+    Field(
+        description="out: only to what each note links to; in: only to what links to it",
+        json_schema_extra={"enum": list(schemas.DIRECTIONS)},
+    ),
+]
 
 
 class NoteTools:
@@ -99,6 +115,8 @@ class NoteTools:
         after: After = None,
         before: Before = None,
         intent: IntentName = None,
+        boosts: Boosts = None,
+        include_excluded: WithExcluded = False,
     ) -> ToolResult:
         """Search the person's notes. Returns the best passage of each note with its path, heading and
         lines; passages marked (neighbor) stand before or after one of the first five.
@@ -110,25 +128,40 @@ class NoteTools:
             from obsidian_rag.search.query import make_filters, make_request
 
             filters = make_filters(folder, tags, properties, after, before)
-            answer = fit_answer(search(reader, make_request(query, mode, limit, filters, intent)))
+            request = make_request(
+                query, mode, limit, filters, intent, boosts=boosts, include_excluded=include_excluded
+            )
+            answer = fit_answer(search(reader, request))
             return ToolResult(render_answer(answer), answer.to_json())
 
         return self._run(work)
 
     def graph_search(
-        self, file_path: NotePath, depth: Depth = 1, include_content: WithContent = False
+        self,
+        file_path: NotePath,
+        depth: Depth = 1,
+        include_content: WithContent = False,
+        relation: Relation = None,
+        direction: WayName = "both",
     ) -> ToolResult:
-        """Show which notes a note links to (→) and which link to it (←), up to three links away."""
+        """Show which notes a note links to (→) and which link to it (←), up to three links away, each with
+        how the text says the two are connected, where it does, and the sentence.
+        """
 
         def work(reader: IndexReader) -> ToolResult:
             from obsidian_rag.graph import walk_graph
             from obsidian_rag.render import fit_graph, render_graph
 
-            graph = fit_graph(
-                reader.run(
-                    partial(walk_graph, file_path=file_path, depth=depth, include_content=include_content)
-                )
+            relations = [relation] if isinstance(relation, str) else relation or []
+            walk = partial(
+                walk_graph,
+                file_path=file_path,
+                depth=depth,
+                include_content=include_content,
+                relations=relations,
+                direction=direction,
             )
+            graph = fit_graph(reader.run(walk))
             return ToolResult(render_graph(graph), graph.to_json())
 
         return self._run(work)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from obsidian_rag.inline import Written
 
 LONGEST_SENTENCE = 400  # characters; of a longer one, what is around the link
+LONGEST_LINK = 200  # characters of a link's text
 SHORT_LINE = 60  # characters; a longer line may go on in the next
 
 # Obsidian shows a line's end as one, and short lines are entries of a kind; long ones are wrapped text.
@@ -19,6 +20,8 @@ _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'“])(?:\w|[A-Z][a-z]|St|Dr|Mr|Mrs|Ms|Prof|Jr|Sr|No|vs|Inc|Ltd|Co|Corp|Gen|Col|Capt|Rev|Hon|Vol|Nr"
     r"|etc|e\.g|i\.e|z\.B|bzw|ca|approx|pp?|Jan|Feb|Mar|Apr|Aug|Sept?|Oct|Nov|Dec|(?:\w\.)+\w)\.$"
 )
+# Between links under one label: `Authors: [[A]], [[B]] and [[C]]`.
+_IN_LIST = re.compile(r"[\s,;、，；&+/*_]*+(?:and|und|et|y|or|和)?+[\s*_]*+")
 _EMPHASIS = re.compile(r"\*+|__+|==|~~|`")
 # `Author: [[A]]`, `**Author:** see [[A]]`, `author:: [[A]]`, also in brackets within a line.
 _LABEL = re.compile(
@@ -29,12 +32,12 @@ _LABEL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a link stands: sentence `number` of its text, which reads `sentence`, the link at
-    sentence[first:last]. `label` is what is written before it as its type; it ends with `::` where it is
-    marked as one and can mean nothing else.
+    """Where a link stands: in the sentence that reads `sentence`, the link at sentence[first:last]. `number`
+    tells the sentences of a text apart, and the pieces of a long one. `label` is what is written before the
+    link as its type; it ends with `::` where it is marked as one and can mean nothing else.
     """
 
-    number: int
+    number: tuple[int, int]
     sentence: str
     first: int
     last: int
@@ -50,10 +53,12 @@ def find_places(content: str, written: Sequence[Written], quoted: bool = False) 
         number = bisect_right(ends, first)
         start = ends[number - 1] if number else 0
         stop = ends[number] if number < len(ends) else len(plain)
+        piece = (first - start) // LONGEST_SENTENCE
         start, stop = _narrow(plain, start, stop, first, last)
         sentence = plain[start:stop]
-        lead = len(sentence) - len(sentence.lstrip())
-        places.append(Place(number, sentence.strip(), first - start - lead, last - start - lead, label))
+        start += len(sentence) - len(sentence.lstrip())
+        at, to = max(0, first - start), max(0, last - start)
+        places.append(Place((number, piece), sentence.strip(), at, to, label))
     return places
 
 
@@ -86,14 +91,15 @@ def _read_plain(
 
 
 def show_link(link: Written) -> str:
-    """A link as it reads: its display text, else the name it leads to."""
+    """A link as it reads, as far as that is not too long: its display text, else the name it leads to."""
     if link.label is not None:
-        return " ".join(link.label.split()) or link.target
-    path, bar, display = link.target.partition("|")
-    if bar and display.strip():
-        return " ".join(display.split())
-    name, _, subpath = path.rstrip("\\").partition("#")
-    return name.rpartition("/")[2].removesuffix(".md").strip() or subpath.strip()
+        shown = _EMPHASIS.sub("", link.label[: 2 * LONGEST_LINK]) or link.target
+    else:
+        path, _, shown = link.target.partition("|")
+        if not shown.strip():
+            name, _, subpath = path.rstrip("\\").partition("#")
+            shown = name.rpartition("/")[2].removesuffix(".md").strip() or subpath
+    return " ".join(shown.split())[:LONGEST_LINK]
 
 
 def _read_label(before: str, quoted: bool, current: str | None) -> str | None:
@@ -101,8 +107,7 @@ def _read_label(before: str, quoted: bool, current: str | None) -> str | None:
     line = before.rpartition("\n")[2]
     found = next(reversed(list(_LABEL.finditer(line))), None)
     if found is None:
-        in_list = "\n" not in before and re.fullmatch(r"[\s,;&+/]*(?:and|und|et|y|or)?[\s\])]*", before)
-        return current if in_list else None
+        return current if "\n" not in before and _IN_LIST.fullmatch(before) else None
     after = line[found.end() :]
     if len(after.split()) > 3:
         return None

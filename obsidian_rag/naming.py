@@ -10,7 +10,7 @@ from obsidian_rag.analysis import analyze
 MOST_WORDS = 12  # of a name whose parts are listed
 # What stands behind one of these tells things of one name apart: `Mercury (planet)`, `Acme - a startup`.
 _ADDITION = re.compile(r"\s+[-–—|·]\s+|\s*[(\[（【]|[:：]\s+|,\s+|\s+#")
-_NUMBER = re.compile(r"(?:^\d+(?: |$))+|(?: \d+)+$")
+_NUMBER = re.compile(r"^(?:\d+(?: |$))+|(?: \d+)+$")
 
 
 def list_parts(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:

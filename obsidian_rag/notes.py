@@ -6,10 +6,12 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 from markdown_it.token import Token
 
+from obsidian_rag.analysis import LONGEST_NAME
 from obsidian_rag.front_matter import FrontMatter, read_front_matter
 from obsidian_rag.inline import Written, find_links, is_tag
 from obsidian_rag.links import read_markdown_link, read_wikilink
@@ -41,7 +43,8 @@ _SEAMS: dict[BlockKind, frozenset[str]] = {
     "table": frozenset(("tr_open",)),
 }
 _LINE_SEAMS = frozenset(("fence", "html", "math"))
-MOST_MENTIONS = 16  # places that are kept of one link of one note
+# Places that are kept of one link of a note, and of all of them: a note with more is a list or a machine's.
+MOST_MENTIONS, MOST_PLACES = 16, 5000
 _LIST_INDEX = re.compile(r"\.\d+(?=\.|$)")  # `rel.0` is an item of the list `rel`
 
 
@@ -66,8 +69,8 @@ def parse_note(file_path: str, text: str) -> Note:
         text=text,
         body_start=front.body_start,
         front_matter=front.values,
-        aliases=_read_aliases(front),
-        tags=_unify_tags([*_read_tags(front.values), *tags]),
+        aliases=_keep_names(_read_aliases(front), "alias", warnings),
+        tags=_keep_names(_unify_tags([*_read_tags(front.values), *tags]), "tag", warnings),
         sections=_make_sections(tokens, blocks, starts, len(text)),
         blocks=blocks,
         links=links,
@@ -156,15 +159,15 @@ def _map(token: Token) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A link at one place; `block` counts the texts of the note that hold links."""
+    """A link at one place; `block` tells the texts of the note apart. Without `place` it is only counted."""
 
     link: Link
     block: int
-    place: Place
+    place: Place | None
     context: str = ""
 
 
-def _find_in_body(tokens: Iterable[Token], first_line: int) -> tuple[list[_Found], list[str]]:
+def _find_in_body(tokens: Sequence[Token], first_line: int) -> tuple[list[_Found], list[str]]:
     found: list[_Found] = []
     tags: list[str] = []
     for block, text in enumerate(read_texts(tokens)):
@@ -172,12 +175,15 @@ def _find_in_body(tokens: Iterable[Token], first_line: int) -> tuple[list[_Found
         for cell, start in text.cells:
             links, cell_tags = find_links(cell)
             tags += cell_tags
-            written += [replace(w, position=w.position + start, end=w.end + start) for w in links]
+            if start:
+                links = [replace(w, position=w.position + start, end=w.end + start) for w in links]
+            written += links
         if not written:
             continue
         content = text.content
+        places = find_places(content, written[: max(0, MOST_PLACES - len(found))], text.quoted)
         line, counted = first_line + text.line, 0
-        for item, place in zip(written, find_places(content, written, text.quoted), strict=True):
+        for item, place in zip_longest(written, places):
             line += content.count("\n", counted, item.position)
             counted = item.position
             if item.label is None:
@@ -185,7 +191,8 @@ def _find_in_body(tokens: Iterable[Token], first_line: int) -> tuple[list[_Found
             else:
                 link = read_markdown_link(item.target, item.label, item.kind, line=line)
             if link is not None:
-                found.append(_Found(link, block, place, text.context_at(item.position)))
+                context = text.context_at(item.position) if place else ""
+                found.append(_Found(link, block, place, context))
     return found, tags
 
 
@@ -203,7 +210,7 @@ def _read_property_links(front: FrontMatter) -> list[_Found]:
             link = read_wikilink(written[0].target, "property", line=text.line, property=text.key)
             if link is not None:
                 key = _LIST_INDEX.sub("", text.key)
-                found.append(_Found(link, -1 - number, Place(0, "", 0, 0, f"{key}::")))
+                found.append(_Found(link, -1 - number, Place((0, 0), "", 0, 0, f"{key}::")))
     return found
 
 
@@ -212,7 +219,7 @@ def _count_links(found: Iterable[_Found]) -> tuple[tuple[Link, ...], tuple[Menti
     counted: dict[tuple[object, ...], int] = {}
     links: list[Link] = []
     mentions: list[Mention] = []
-    sentences: dict[tuple[int, int], int] = {}
+    sentences: dict[tuple[int, tuple[int, int]], int] = {}
     for item in found:
         link, place = item.link, item.place
         key = (link.kind, link.target, link.heading, link.block, link.display, link.property)
@@ -221,20 +228,10 @@ def _count_links(found: Iterable[_Found]) -> tuple[tuple[Link, ...], tuple[Menti
             links.append(link)
         else:
             links[index] = replace(links[index], count=links[index].count + 1)
-        if links[index].count <= MOST_MENTIONS:
+        if place and links[index].count <= MOST_MENTIONS and len(mentions) < MOST_PLACES:
             number = sentences.setdefault((item.block, place.number), len(sentences))
-            mentions.append(
-                Mention(
-                    index,
-                    number,
-                    link.line,
-                    place.sentence,
-                    place.first,
-                    place.last,
-                    item.context,
-                    place.label,
-                )
-            )
+            at = (place.sentence, place.first, place.last)
+            mentions.append(Mention(index, number, link.line, *at, item.context, place.label))
     return tuple(links), tuple(mentions)
 
 
@@ -245,6 +242,16 @@ def _read_aliases(front: FrontMatter) -> tuple[str, ...]:
     keys = [f"aliases.{i}" for i in range(len(given))] if isinstance(given, list) else ["aliases"]
     names = (" ".join(written.get(key, "").split()) for key in keys)
     return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _keep_names(names: tuple[str, ...], what: str, warnings: list[str]) -> tuple[str, ...]:
+    """The names that are short enough to be looked up; of the others there is a warning."""
+    kept = tuple(name for name in names if len(name) <= LONGEST_NAME)
+    if len(kept) < len(names):
+        dropped = next(name for name in names if len(name) > LONGEST_NAME)
+        where = f"The {what} that begins {dropped[:20]!r}"
+        warnings.append(f"{where} is left out: it is longer than {LONGEST_NAME} characters.")
+    return kept
 
 
 def _read_tags(values: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from obsidian_rag.analysis import LONGEST_TERM, Terms, analyze, list_keys, list_trigrams, strip_extension
+from obsidian_rag.analysis import (
+    LONGEST_NAME,
+    LONGEST_TERM,
+    Terms,
+    analyze,
+    list_keys,
+    list_trigrams,
+    strip_extension,
+)
 from obsidian_rag.naming import list_parts
 from obsidian_rag.postgres import Connection
 
@@ -182,7 +190,7 @@ def _list_names(note: NoteWords) -> Iterable[tuple[str, str, str, list[str], lis
     seen: set[tuple[str, str]] = set()
     called = list(_list_called(note))
     kinds = [("title", note.title), *(("alias", a) for a in note.aliases)]
-    kinds += [("heading", chunk.heading) for chunk in note.chunks if chunk.heading]
+    kinds += [("heading", heading) for heading in dict.fromkeys(c.heading for c in note.chunks) if heading]
     kinds += [("called", name) for name in called]
     for kind, name in kinds:
         for key in list_keys(name):
@@ -190,7 +198,8 @@ def _list_names(note: NoteWords) -> Iterable[tuple[str, str, str, list[str], lis
                 continue
             seen.add((kind, key))
             trigrams = list_trigrams(key[: LONGEST_TERM * 2]) if kind in ("title", "alias") else []
-            yield kind, name, key, sorted(set(key.split())) if kind != "called" else [], trigrams
+            words = {word for word in key.split() if len(word) <= LONGEST_TERM} if kind != "called" else ()
+            yield kind, name, key, sorted(words), trigrams
     whole = {key for kind, key in seen if kind != "heading"}
     for kind, name, key in list_parts([note.title, *note.aliases, *called]):
         if key not in whole:
@@ -199,7 +208,7 @@ def _list_names(note: NoteWords) -> Iterable[tuple[str, str, str, list[str], lis
 
 def _list_called(note: NoteWords) -> Iterable[str]:
     """What a note calls itself: its property title, and its first heading if that is of the first level."""
-    if isinstance(note.called, str) and note.called.strip():
+    if isinstance(note.called, str) and note.called.strip() and len(note.called) <= LONGEST_NAME:
         yield note.called
     first = next((chunk for chunk in note.chunks if chunk.heading), None)
     if first and first.heading and first.text.lstrip().startswith("# "):

@@ -12,7 +12,7 @@ from pathlib import Path
 from obsidian_rag import keywords, ledger, store
 from obsidian_rag.config import Settings, is_folder
 from obsidian_rag.embedding import Embedder, EmbeddingModel, check_recorded, open_embedder
-from obsidian_rag.errors import EmbeddingRejected, IndexMismatch, SettingsError
+from obsidian_rag.errors import IndexMismatch, SettingsError
 from obsidian_rag.languages import AUTO
 from obsidian_rag.postgres import Connection
 from obsidian_rag.run import Options, Run
@@ -30,10 +30,11 @@ def check_settings(
     """
     fts_config = _choose_fts_config(conn, settings, options, row)
     if row is not None and not options.allow_mass_delete:
-        _check_vaults(settings, row)
+        check_vaults(settings, row)
     recorded = ledger.recorded_model(row)
     if recorded is not None and not options.reembed:
-        check_recorded(recorded, settings.embedder, settings.embed_model)
+        begun = ledger.load_reembedding(conn)
+        check_recorded(recorded, settings.embedder, settings.embed_model, begun.model if begun else None)
         present = store.vector_dimensions(conn)
         if present != recorded.dimensions:
             raise IndexMismatch(
@@ -61,8 +62,10 @@ def _choose_fts_config(
     return wanted
 
 
-def _check_vaults(settings: Settings, row: ledger.IndexSettings) -> None:
-    """An index must not lose a vault because another one is named; a vault that is gone may have moved."""
+def check_vaults(settings: Settings, row: ledger.IndexSettings) -> None:
+    """Raise IndexMismatch where the index holds another vault, which it must not lose because this one is
+    named. A vault that is gone may have moved.
+    """
     others = [
         place
         for place in row.vaults
@@ -99,7 +102,7 @@ def use_embedder(run: Run) -> Embedder:
     """The embedder, opened at its first use; its vectors fit the index, which records whose they are."""
     if run.embedder is not None:
         return run.embedder
-    run.embedder = _open(run, run.recorded)
+    run.embedder = open_model(run, run.settings.embedder, run.settings.embed_model, run.recorded)
     if run.recorded is None:
         _take_model(run, run.embedder.model)
     return run.embedder
@@ -120,13 +123,25 @@ def tell_unused_address(run: Run) -> None:
         )
 
 
-def _open(run: Run, recorded: EmbeddingModel | None) -> Embedder:
+def tell_reembedding(run: Run) -> None:
+    """Warn of a re-embedding that was begun and is not finished."""
+    begun = None if run.options.reembed else ledger.load_reembedding(run.conn)
+    if begun is not None:
+        run.warn(f"{begun}. {ledger.GO_ON}")
+
+
+def open_model(
+    run: Run, embedder: str, model: str | None, recorded: EmbeddingModel | None = None
+) -> Embedder:
+    """An embedder by EMBEDDER and EMBED_MODEL; it must be the `recorded` one where that is given."""
+    begun = ledger.load_reembedding(run.conn) if recorded else None
     return open_embedder(
-        embedder=run.settings.embedder,
-        model=run.settings.embed_model,
+        embedder=embedder,
+        model=model,
         ollama_url=run.settings.ollama_url,
         ollama_url_is_set=run.settings.ollama_url_is_set,
         recorded=recorded,
+        coming=begun.model if begun else None,
         say=run.progress.say,
     )
 
@@ -141,6 +156,9 @@ def _take_model(run: Run, model: EmbeddingModel) -> None:
             "Set EMBEDDER and EMBED_MODEL to the model that made them, or embed every note again:"
             " obsidian-rag index --reembed",
         )
+    begun = ledger.load_reembedding(run.conn)
+    if holds_chunks and begun is not None:
+        raise IndexMismatch(f"It is not known whose vectors the index holds. {begun}", ledger.GO_ON)
     if holds_chunks:
         text = f"The vectors found in the database are taken to be those of {model.name}; this is recorded."
         run.progress.say(text)
@@ -148,27 +166,11 @@ def _take_model(run: Run, model: EmbeddingModel) -> None:
     with run.conn.transaction():
         if present != model.dimensions:
             store.set_dimensions(run.conn, model.dimensions)
-        _record_model(run, model)
+        record_model(run, model)
 
 
-def start_anew(run: Run) -> None:
-    """Drop all vectors and take the embedder of the settings, once it has shown that it works."""
-    embedder = _open(run, None)
-    try:
-        answer = embedder.embed_documents([PROBE])[0]
-        if isinstance(answer, EmbeddingRejected):
-            raise answer
-        with run.conn.transaction():
-            store.forget_vectors(run.conn, embedder.model.dimensions)
-            _record_model(run, embedder.model)
-    except BaseException:
-        embedder.close()
-        raise
-    run.close()
-    run.embedder = embedder
-
-
-def _record_model(run: Run, model: EmbeddingModel) -> None:
+def record_model(run: Run, model: EmbeddingModel) -> None:
+    """Record whose vectors the index holds."""
     row = ledger.load_settings_row(run.conn)
     ledger.save_settings_row(
         run.conn,

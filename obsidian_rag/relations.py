@@ -1,19 +1,14 @@
-"""What links say: the relation of two notes, read without a model from the words around a link.
-
-The words stand in one table, `bundled/relations.toml`, that a person's own file adds to. A link's relations
-come from its label (a property's key, `> **Author:** [[Ann]]`), from the sentence it stands in and from what
-that stands under. Confidences lie in (0, 1].
+"""What links can say: one table of relations with their words, `bundled/relations.toml`, to which a person's
+own file adds, and how its phrases are found among the words of a text or a question.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import tomllib
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
@@ -23,31 +18,32 @@ from typing import Any
 from obsidian_rag.errors import SettingsError
 
 # Raise when the way that links are typed changes; with the table it tells which rules typed an index.
-TYPING_VERSION = 1
-RELATION_KEYS = ("words", "asks", "means", "seeds", "between", "implied")
+TYPING_VERSION = 2
 
-REACH = 5.0  # words at which a cue has lost two thirds of its weight
-# What stands between a cue and its link weakens it: the end of a clause, another link.
-OVER_CLAUSE = 0.55
-OVER_LINK = 0.5
-FROM_CONTEXT = 0.6  # of a heading or a list item that the link stands under
-LEAST = 0.15  # of a confidence that is kept
-WORD = re.compile(r"1:1|[^\W_]+(?:[-'’.&][^\W_]+)*")
-_CLAUSE_END = re.compile(r"[,;:—–|()]|\b(?:and|while|but|whereas|which|who)\b", re.IGNORECASE)
-# Labels that introduce a link without a meaning of their own.
-_EMPTY_LABEL = re.compile(
-    r"notes?|see|todo|tip|warning|info|example|update|edit|links?|alias(?:es)?|tags?|title|cssclasses|date"
-    r"|created|modified",
-    re.IGNORECASE,
+# Scripts without spaces (Thai, Lao, Tibetan, Burmese, Khmer, kana, ideographs): each character is a word, and
+# a phrase is a row of them.
+_UNSPACED = (
+    "\u0e00-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
 )
-_SLUG = re.compile(r"[\W_]+")
+_LETTER = rf"[^\W_{_UNSPACED}]"
+WORD = re.compile(rf"1:1|[{_UNSPACED}]|{_LETTER}+(?:[-'’.&]{_LETTER}+)*")
+_PART = re.compile(rf"(?:{WORD.pattern})(?:\*(?!\S))?")
+_NAME = re.compile(r"(?:(?![A-Z])[^\W_])+(?:_(?:(?![A-Z])[^\W_])+)*")
+
+# What a row of each table may have; [sharing] and [plain] are one row each.
+_TABLES = {
+    "relations": ("words", "labels", "asks", "means", "seeds", "between", "implied", "replace"),
+    "kinds": ("words", "places", "replace"),
+}
+_LISTS = ("sharing", "plain")
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
     """A row of the table: the words that say it in a text, those that only ask for it, what follows from it
     (relation -> how surely), phrases that a question is compared with, the pairs of kinds that it connects,
-    and how far it is meant where only a kind is said.
+    how far it is meant where only a kind is said, and the words that say it as a label or a heading only.
     """
 
     name: str
@@ -57,6 +53,7 @@ class Relation:
     seeds: tuple[str, ...] = ()
     between: tuple[tuple[str, str], ...] = ()
     implied: float = 0.0
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,30 +74,41 @@ class Cue:
     last: int
 
 
+def normalize_word(word: str) -> str:
+    """A word as phrases have it: in lower case, with a straight apostrophe."""
+    return word.lower().replace("’", "'")
+
+
 class Phrases:
-    """Finds phrases in lists of lower-case words; `*` at the end of a word stands for any ending."""
+    """Finds phrases, given as (phrase, name), among words; `*` at the end of a word stands for any ending."""
 
     def __init__(self, phrases: Iterable[tuple[str, str]]) -> None:
         self._exact: defaultdict[str, list[tuple[tuple[str, ...], str]]] = defaultdict(list)
         self._stems: defaultdict[str, list[tuple[tuple[str, ...], str]]] = defaultdict(list)
         for phrase, name in phrases:
-            words = tuple(phrase.lower().split())
+            words = tuple(normalize_word(part) for part in _PART.findall(phrase))
             first = words[0]
             if first.endswith("*"):
-                self._stems[first[:3]].append((words, name))
+                self._stems[first[:-1][:3]].append((words, name))
             else:
                 self._exact[first].append((words, name))
+        self._lengths = sorted({len(stem) for stem in self._stems})
 
     def find(self, words: Sequence[str]) -> list[Cue]:
-        """Every phrase in the words, in order; of two of one name that overlap, the longer."""
+        """Every phrase in the words, in order; of one name none inside a longer one."""
         cues: list[Cue] = []
+        reached: dict[str, int] = {}  # up to where cues of a name reach
         for at, word in enumerate(words):
             here: dict[str, int] = {}
-            for phrase, name in (*self._exact.get(word, ()), *self._stems.get(word[:3], ())):
+            stems = (self._stems.get(word[:length], ()) for length in self._lengths)
+            for phrase, name in (*self._exact.get(word, ()), *(entry for found in stems for entry in found)):
                 if here.get(name, 0) < len(phrase) and _matches(phrase, words, at):
                     here[name] = len(phrase)
-            cues += [Cue(name, at, at + length) for name, length in here.items()]
-        return [c for c in cues if not any(_covers(d, c) for d in cues)]
+            for name, length in here.items():
+                if at + length > reached.get(name, 0):
+                    reached[name] = at + length
+                    cues.append(Cue(name, at, at + length))
+        return cues
 
 
 def _matches(phrase: tuple[str, ...], words: Sequence[str], at: int) -> bool:
@@ -109,15 +117,6 @@ def _matches(phrase: tuple[str, ...], words: Sequence[str], at: int) -> bool:
     return all(
         word.startswith(part[:-1]) if part.endswith("*") else word == part
         for part, word in zip(phrase, words[at : at + len(phrase)], strict=True)
-    )
-
-
-def _covers(longer: Cue, cue: Cue) -> bool:
-    return (
-        longer.name == cue.name
-        and longer.first <= cue.first
-        and cue.last <= longer.last
-        and longer.last - longer.first > cue.last - cue.first
     )
 
 
@@ -144,13 +143,20 @@ class Table:
 
     @cached_property
     def said(self) -> Phrases:
-        """The words by which notes say relations."""
+        """The words by which sentences say relations."""
         return Phrases((word, r.name) for r in self.relations.values() for word in r.words)
+
+    @cached_property
+    def labelled(self) -> Phrases:
+        """The words by which labels and headings say relations."""
+        return Phrases((word, r.name) for r in self.relations.values() for word in (*r.words, *r.labels))
 
     @cached_property
     def asked(self) -> Phrases:
         """The words by which questions ask for relations."""
-        return Phrases((word, r.name) for r in self.relations.values() for word in (*r.words, *r.asks))
+        return Phrases(
+            (word, r.name) for r in self.relations.values() for word in (*r.words, *r.labels, *r.asks)
+        )
 
     @cached_property
     def called(self) -> Phrases:
@@ -163,206 +169,189 @@ class Table:
         return Phrases((word, "sharing") for word in self.sharing)
 
 
+# --- reading -----------------------------------------------------------------------------------------
+
+Row = Mapping[str, Any]
+
+
 def load_table(own_file: Path | None = None) -> Table:
     """The table, with what a person's own file adds. Raises SettingsError for a file that cannot be used."""
-    bundled = resources.files("obsidian_rag").joinpath("bundled/relations.toml").read_bytes()
-    data = _read_table(bundled, "the bundled table")
-    digest = hashlib.blake2b(bundled + bytes([TYPING_VERSION]), digest_size=16)
+    file = "The bundled table"
+    raw = resources.files("obsidian_rag").joinpath("bundled/relations.toml").read_bytes()
+    digest = hashlib.blake2b(raw + bytes([TYPING_VERSION]), digest_size=16)
+    tables = _read_file(raw, file)
     if own_file is not None:
+        file = str(own_file)
         try:
-            own = own_file.read_bytes()
+            raw = own_file.read_bytes()
         except OSError as exc:
             raise SettingsError(
-                f"LINK_RELATIONS names {own_file}, which cannot be read: {exc.strerror}",
+                f"LINK_RELATIONS names {file}, which cannot be read: {exc.strerror or exc}",
                 "Name a TOML file, or unset LINK_RELATIONS.",
             ) from exc
-        digest.update(own)
-        added = _read_table(own, str(own_file))
-        data = (
-            data[0] | added[0],
-            data[1] | added[1],
-            tuple(dict.fromkeys((*data[2], *added[2]))),
-            data[3] | added[3],
-        )
-    return Table(*data, digest.digest())
+        digest.update(raw)
+        added = _read_file(raw, file)
+        tables = {name: _join_rows(rows, added[name]) for name, rows in tables.items()}
+    _check_rows(tables, file)
+    return Table(
+        {name: _make_relation(name, row) for name, row in tables["relations"].items()},
+        {name: Kind(name, row["words"], frozenset(row["places"])) for name, row in tables["kinds"].items()},
+        tables["sharing"][""]["words"],
+        frozenset(tables["plain"][""]["words"]),
+        digest.digest(),
+    )
 
 
-def _read_table(
-    raw: bytes, name: str
-) -> tuple[dict[str, Relation], dict[str, Kind], tuple[str, ...], frozenset[str]]:
+def _make_relation(name: str, row: Row) -> Relation:
+    return Relation(
+        name,
+        row["words"],
+        row["asks"],
+        row["means"],
+        row["seeds"],
+        row["between"],
+        row["implied"] or 0.0,
+        row["labels"],
+    )
+
+
+def _join_rows(rows: Mapping[str, Row], added: Mapping[str, Row]) -> dict[str, Row]:
+    """Rows with those of another file: it adds to one of the same name, unless it says `replace`."""
+    joined = dict(rows)
+    for name, row in added.items():
+        known = {} if row.get("replace") else rows.get(name, {})
+        joined[name] = {key: _join_values(known.get(key), value) for key, value in row.items()}
+    return joined
+
+
+def _join_values(known: Any, added: Any) -> Any:
+    if isinstance(known, tuple):
+        return tuple(dict.fromkeys((*known, *added)))
+    if isinstance(known, dict):
+        return known | added
+    return known if added is None else added
+
+
+def _check_rows(tables: Mapping[str, Mapping[str, Row]], file: str) -> None:
+    """That every row has words, and that what a row names is there: a slip must not go unnoticed."""
+    relations, kinds = tables["relations"], tables["kinds"]
+    for name, row in (*relations.items(), *kinds.items()):
+        if not row["words"] and not row.get("labels"):
+            table = "relations" if "labels" in row else "kinds"
+            raise SettingsError(f"{file}: [{table}.{name}] has no words", 'Add words = ["one", "another"].')
+    for name, row in relations.items():
+        for key, named, known in (
+            ("means", row["means"], relations),
+            ("between", [kind for pair in row["between"] for kind in pair], kinds),
+        ):
+            missing = [other for other in named if other not in known]
+            if missing:
+                raise SettingsError(
+                    f"{file}: [relations.{name}] {key} names {missing[0]!r}, which is in no table",
+                    f"Add it, or name one of: {', '.join(sorted(known))}.",
+                )
+
+
+def _read_file(raw: bytes, file: str) -> dict[str, dict[str, Row]]:
+    """The rows of each table; [sharing] and [plain] are a row without a name."""
     try:
-        data = tomllib.loads(raw.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise SettingsError(f"{name} is no TOML file: {exc}", "Mend it, or unset LINK_RELATIONS.") from exc
-    unknown = sorted(data.keys() - {"relations", "kinds", "sharing", "plain"})
+        data = tomllib.loads(raw.decode("utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise SettingsError(f"{file} is no TOML file: {exc}", "Mend it, or unset LINK_RELATIONS.") from exc
+    unknown = sorted(data.keys() - {*_TABLES, *_LISTS})
     if unknown:
         raise SettingsError(
-            f"{name} has a table [{unknown[0]}]",
+            f"{file} has a table [{unknown[0]}]",
             "There are [relations.NAME], [kinds.NAME], [sharing] and [plain].",
         )
-    relations = {
-        key: Relation(
-            key,
-            _read_words(row, "words", f"{name}: [relations.{key}]", required=True),
-            _read_words(row, "asks", f"{name}: [relations.{key}]"),
-            _read_shares(row.get("means", {}), f"{name}: [relations.{key}] means"),
-            _read_words(row, "seeds", f"{name}: [relations.{key}]"),
-            _read_pairs(row.get("between", []), f"{name}: [relations.{key}] between"),
-            _read_shares({"implied": row.get("implied", 1)}, f"{name}: [relations.{key}]")["implied"]
-            if "implied" in row
-            else 0.0,
-        )
-        for key, row in _read_rows(data, "relations", RELATION_KEYS, name).items()
+    tables = {
+        name: _read_rows(data.get(name, {}), keys, f"{file}: [{name}") for name, keys in _TABLES.items()
     }
-    kinds = {
-        key: Kind(
-            key,
-            _read_words(row, "words", f"{name}: [kinds.{key}]", required=True),
-            frozenset(word.lower() for word in _read_words(row, "places", f"{name}: [kinds.{key}]")),
-        )
-        for key, row in _read_rows(data, "kinds", ("words", "places"), name).items()
-    }
-    sharing = _read_words(data.get("sharing", {}), "words", f"{name}: [sharing]")
-    plain = _read_words(data.get("plain", {}), "words", f"{name}: [plain]")
-    return relations, kinds, sharing, frozenset(plain)
+    lists = {name: {"": _read_row(data.get(name, {}), ("words",), f"{file}: [{name}]")} for name in _LISTS}
+    return tables | lists
 
 
-def _read_rows(data: Mapping[str, Any], table: str, keys: Sequence[str], name: str) -> dict[str, Any]:
-    rows = data.get(table, {})
-    for key, row in rows.items() if isinstance(rows, dict) else [(table, None)]:
-        wrong = sorted(row.keys() - set(keys)) if isinstance(row, dict) else [str(row)]
-        if wrong:
+def _read_rows(table: Any, keys: Sequence[str], place: str) -> dict[str, Row]:
+    rows = table if isinstance(table, dict) else {"NAME": table}
+    wrong = [name for name in rows if name != "NAME" and not _NAME.fullmatch(name)]
+    if wrong:
+        raise SettingsError(
+            f"{place}.{wrong[0]}] has not the name of a relation or kind",
+            "Name it in small letters and digits with single _ between: works_at.",
+        )
+    return {name: _read_row(row, keys, f"{place}.{name}]") for name, row in rows.items()}
+
+
+def _read_row(row: Any, keys: Sequence[str], place: str) -> Row:
+    wrong = sorted(row.keys() - set(keys)) if isinstance(row, dict) else [repr(row)]
+    if wrong:
+        raise SettingsError(f"{place} has {wrong[0]}", f"It may have {', '.join(keys)}.")
+    return {key: _READERS[key](row.get(key), f"{place} {key}") for key in keys}
+
+
+def _read_phrases(value: Any, place: str) -> tuple[str, ...]:
+    if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        raise SettingsError(f"{place} is no list of words", 'Write it as ["one", "another"].')
+    phrases = tuple(" ".join(item.lower().split()) for item in value or ())
+    for phrase in phrases:
+        if "".join(_PART.findall(phrase)) != phrase.replace(" ", "") or not phrase:
             raise SettingsError(
-                f"{name}: [{table}.{key}] has {wrong[0]}", f"A row of it has {', '.join(keys)}."
+                f"{place} has {phrase!r}, which matches no words of a text",
+                "Write letters and digits, with spaces between words and * only at the end of a word.",
             )
-    return dict(rows)
+    return phrases
 
 
-def _read_words(row: Any, key: str, place: str, required: bool = False) -> tuple[str, ...]:
-    words = row.get(key, []) if isinstance(row, dict) else None
-    if not isinstance(words, list) or not all(isinstance(w, str) and w.strip(" *") for w in words):
-        raise SettingsError(f"{place} {key} is not a list of words", 'Write it as ["one", "another"].')
-    if required and not words:
-        raise SettingsError(f"{place} has no {key}", 'Write them as words = ["one", "another"].')
-    return tuple(words)
-
-
-def _read_pairs(pairs: Any, place: str) -> tuple[tuple[str, str], ...]:
-    if not isinstance(pairs, list) or not all(
-        isinstance(pair, list) and len(pair) == 2 and all(isinstance(kind, str) for kind in pair)
-        for pair in pairs
+def _read_texts(value: Any, place: str) -> tuple[str, ...]:
+    if value is not None and not (
+        isinstance(value, list) and all(isinstance(item, str) and item.strip() for item in value)
     ):
-        raise SettingsError(f"{place} is {pairs!r}", 'Write pairs of kinds: [["person", "project"]].')
-    return tuple((pair[0], pair[1]) for pair in pairs)
+        raise SettingsError(f"{place} is no list of texts", 'Write it as ["one", "another"].')
+    return tuple(value or ())
 
 
-def _read_shares(means: Any, place: str) -> dict[str, float]:
-    if not isinstance(means, dict) or not all(
-        isinstance(share, int | float) and 0 < share <= 1 for share in means.values()
+def _read_places(value: Any, place: str) -> tuple[str, ...]:
+    return tuple(text.lower() for text in _read_texts(value, place))
+
+
+def _read_pairs(value: Any, place: str) -> tuple[tuple[str, str], ...]:
+    if value is not None and not (
+        isinstance(value, list)
+        and all(
+            isinstance(pair, list) and len(pair) == 2 and all(isinstance(kind, str) for kind in pair)
+            for pair in value
+        )
     ):
-        raise SettingsError(f"{place} is {means!r}", "Write it as { other_relation = 0.5 }, up to 1.")
-    return {name: float(share) for name, share in means.items()}
+        raise SettingsError(f"{place} is {value!r}", 'Write pairs of kinds: [["person", "project"]].')
+    return tuple((one, two) for one, two in value or ())
 
 
-# --- typing ------------------------------------------------------------------------------------------
+def _read_shares(value: Any, place: str) -> dict[str, float]:
+    if value is not None and not isinstance(value, dict):
+        raise SettingsError(f"{place} is {value!r}", "Write it as { other_relation = 0.5 }.")
+    return {name: _read_share(share, f"{place}.{name}") or 0.0 for name, share in (value or {}).items()}
 
 
-@dataclass(frozen=True, slots=True)
-class LinkPlace:
-    """One link of a sentence: its text at sentence[first:last], what it stands under, its label."""
-
-    first: int
-    last: int
-    context: str
-    label: str | None
+def _read_share(value: Any, place: str) -> float | None:
+    if value is not None and not (type(value) in (int, float) and 0 < value <= 1):
+        raise SettingsError(f"{place} is {value!r}", "Write a number above 0 and up to 1.")
+    return None if value is None else float(value)
 
 
-def type_links(sentence: str, links: Sequence[LinkPlace], table: Table) -> list[dict[str, float]]:
-    """The relations of each link of one sentence, relation -> confidence.
-
-    A cue counts `exp(-distance in words / 5)`, less over the end of a clause or another link; a relation's
-    confidence is what its nearest cue counts times the root of its share of all that is said of the link.
-    """
-    spans = sorted({(link.first, link.last) for link in links if link.last > link.first})
-    tokens = list(WORD.finditer(sentence))
-    words = [token.group().lower().replace("’", "'") for token in tokens]
-    linked = [any(first <= t.start() < last for first, last in spans) for t in tokens]
-    cues = [
-        (cue.name, tokens[cue.first].start(), tokens[cue.last - 1].end(), cue.first, cue.last - 1)
-        for cue in table.said.find(words)
-        if not any(linked[cue.first : cue.last])
-    ]
-    return [_type_link(sentence, link, spans, cues, [t.start() for t in tokens], table) for link in links]
+def _read_switch(value: Any, place: str) -> bool:
+    if value not in (None, True, False):
+        raise SettingsError(f"{place} is {value!r}", "Write true or false.")
+    return bool(value)
 
 
-def _type_link(
-    sentence: str,
-    link: LinkPlace,
-    spans: Sequence[tuple[int, int]],
-    cues: Sequence[tuple[str, int, int, int, int]],
-    starts: Sequence[int],
-    table: Table,
-) -> dict[str, float]:
-    said: dict[str, float] = {}
-    if link.label is not None:
-        labelled = _read_label(link.label, table)
-        if labelled:
-            return _add_means(labelled, table)
-    first_word, last_word = bisect_left(starts, link.first), bisect_left(starts, link.last)
-    for name, start, end, first, last in cues:
-        if end <= link.first:
-            distance, between = first_word - last - 1, sentence[end : link.first]
-            over = sum(1 for a, b in spans if end <= a and b <= link.first)
-        else:
-            distance, between = first - last_word, sentence[link.last : start]
-            over = sum(1 for a, b in spans if link.last <= a and b <= start)
-        weight = math.exp(-max(0, distance) / REACH) * OVER_LINK**over
-        if over == 0 and _CLAUSE_END.search(between):
-            weight *= OVER_CLAUSE
-        said[name] = max(said.get(name, 0.0), weight)
-    for name in {cue.name for cue in table.said.find([w.lower() for w in WORD.findall(link.context)])}:
-        said[name] = max(said.get(name, 0.0), FROM_CONTEXT)
-    total = sum(said.values())
-    sure = {name: weight * math.sqrt(weight / total) for name, weight in said.items()}
-    return _add_means({name: c for name, c in sure.items() if c >= LEAST}, table)
-
-
-def _read_label(label: str, table: Table) -> dict[str, float]:
-    """The relations that a label means; one of its own where it is marked as a label (`::`) and unknown."""
-    name = label.removesuffix("::")
-    words = [w.lower() for w in WORD.findall(name.replace("_", " "))]
-    if name in table.relations:
-        return {name: 1.0}
-    known = {cue.name: 1.0 for cue in table.said.find(words)}
-    if known or not label.endswith("::") or _EMPTY_LABEL.fullmatch(name.strip()):
-        return known
-    slug = _SLUG.sub("_", name.strip().lower()).strip("_")
-    return {slug: 1.0} if slug else {}
-
-
-def _add_means(sure: dict[str, float], table: Table) -> dict[str, float]:
-    """Relations with those that follow from them, rounded."""
-    all_of_them = dict(sure)
-    for name, confidence in sure.items():
-        relation = table.relations.get(name)
-        for other, share in relation.means.items() if relation else ():
-            all_of_them[other] = max(all_of_them.get(other, 0.0), confidence * share)
-    return {name: round(c, 3) for name, c in all_of_them.items() if c >= LEAST}
-
-
-def combine(confidences: Iterable[float]) -> float:
-    """Several independent sayings of one thing, by noisy-or: `1 - product of (1 - confidence)`."""
-    return 1.0 - math.prod(1.0 - min(c, 0.99) for c in confidences)
-
-
-def choose_relation(mentions: Sequence[Mapping[str, float]]) -> tuple[str | None, int]:
-    """The surest relation of a link over all its places, and the index of the place that says it best; of a
-    link that says nothing, None and the first.
-    """
-    best: tuple[float, str | None, int] = (0.0, None, 0)
-    for name in sorted({name for mention in mentions for name in mention}):
-        confidences = [mention.get(name, 0.0) for mention in mentions]
-        sure = combine(confidences)
-        if sure > best[0]:
-            best = (sure, name, max(range(len(mentions)), key=confidences.__getitem__))
-    return best[1], best[2]
+_READERS: Mapping[str, Callable[[Any, str], Any]] = {
+    "words": _read_phrases,
+    "labels": _read_phrases,
+    "asks": _read_phrases,
+    "means": _read_shares,
+    "seeds": _read_texts,
+    "between": _read_pairs,
+    "implied": _read_share,
+    "replace": _read_switch,
+    "places": _read_places,
+}

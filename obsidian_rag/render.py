@@ -235,6 +235,11 @@ def show_age(seconds: float) -> str:
     return f"{seconds:.0f} seconds"
 
 
+def show_when(age: float) -> str:
+    """When something was that is so many seconds old."""
+    return f"{show_age(age)} ago" if age >= 0 else f"{show_age(-age)} in the future: a clock was wrong"
+
+
 def _render_drift(status: Mapping[str, Any]) -> list[str]:
     """How the vault and the tables differ from the index, as far as the status tells."""
     lines = []
@@ -311,7 +316,7 @@ def render_status(status: Mapping[str, Any]) -> str:
         if last["error"]:
             lines.append(f"          {last['error']}")
     if good:
-        lines.append(f"Last good run: {good['finished_at']}, {show_age(good['age_seconds'])} ago")
+        lines.append(f"Last good run: {good['finished_at']}, {show_when(good['age_seconds'])}")
     elif last:
         lines.append("Last good run: none yet")
     lines += _render_drift(status)

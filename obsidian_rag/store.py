@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 
 from obsidian_rag.errors import DatabaseUnsuitable
 from obsidian_rag.keywords import CONTENT_TSV, SEARCH_TSV, keyword_values
+from obsidian_rag.link_rows import Relations, insert_links
 from obsidian_rag.models import Chunk, Note, Resolution, VaultFile
 from obsidian_rag.note_dates import find_note_date
 from obsidian_rag.postgres import Connection, pgvector_version
@@ -42,7 +43,9 @@ class StoredNote:
 
 @dataclass(frozen=True, slots=True)
 class ReadNote:
-    """A note as it was read from its file at `read_at`; `resolutions` say where each of its links leads."""
+    """A note as it was read from its file at `read_at`; `resolutions` say where each of its links leads,
+    `relations` what each of its mentions says.
+    """
 
     note: Note
     file: VaultFile
@@ -50,6 +53,7 @@ class ReadNote:
     read_at: datetime
     parser_version: int
     resolutions: tuple[Resolution, ...]
+    relations: tuple[Relations, ...]
     fts_config: str
 
 
@@ -58,7 +62,12 @@ class ReadNote:
 
 def embedding_text(chunk: Chunk) -> str:
     """What is embedded for a chunk: its heading path as context, then its text."""
-    return "\n".join((format_heading_path(chunk.heading_path), chunk.content)).strip()
+    return join_text(format_heading_path(chunk.heading_path), chunk.content)
+
+
+def join_text(heading_path: str, content: str) -> str:
+    """What is embedded for a chunk as it is stored."""
+    return f"{heading_path}\n{content}".strip()
 
 
 def hash_text(text: str) -> bytes:
@@ -87,43 +96,49 @@ def has_chunks(conn: Connection) -> bool:
 
 
 def set_dimensions(conn: Connection, dimensions: int) -> None:
-    """Give the empty table documents vectors of this length, and the fitting HNSW index.
+    """Give the empty table documents vectors of this length, and the fitting HNSW index."""
+    check_dimensions(conn, dimensions)
+    if vector_dimensions(conn) == dimensions:
+        return  # nothing to change, so that nothing needs the tables' owner
+    with conn.transaction():
+        conn.execute("DROP INDEX IF EXISTS documents_embedding_idx")
+        set_vector_type(conn, "documents", dimensions)
+        create_vector_index(conn, "documents", "documents_embedding_idx", dimensions)
 
-    Over 2,000 dimensions HNSW indexes them as halfvec, a cast in the index: the stored vectors stay whole.
-    """
+
+def check_dimensions(conn: Connection, dimensions: int) -> None:
+    """Raise DatabaseUnsuitable for vectors too long to be indexed."""
     if dimensions > HALFVEC_LIMIT or (dimensions > HNSW_LIMIT and pgvector_version(conn) < (0, 7)):
         raise DatabaseUnsuitable(
             f"pgvector indexes at most {HALFVEC_LIMIT} dimensions, the model gives {dimensions}",
             "Use a model with fewer.",
         )
-    if vector_dimensions(conn) == dimensions:
-        return  # nothing to change, so that nothing needs the tables' owner
-    size = sql.Literal(dimensions)
+
+
+def set_vector_type(conn: Connection, table: str, dimensions: int) -> None:
+    """Give the column `embedding` of a table without rows vectors of this length."""
+    conn.execute(
+        sql.SQL("ALTER TABLE {} ALTER COLUMN embedding TYPE vector({})").format(
+            sql.Identifier(table), sql.Literal(dimensions)
+        )
+    )
+
+
+def create_vector_index(conn: Connection, table: str, name: str, dimensions: int) -> None:
+    """Index a table's vectors by cosine.
+
+    Over 2,000 dimensions HNSW indexes them as halfvec, a cast in the index: the stored vectors stay whole.
+    """
     column = (
-        sql.SQL("((embedding::halfvec({})) halfvec_cosine_ops)").format(size)
+        sql.SQL("((embedding::halfvec({})) halfvec_cosine_ops)").format(sql.Literal(dimensions))
         if dimensions > HNSW_LIMIT
         else sql.SQL("(embedding vector_cosine_ops)")
     )
-    with conn.transaction():
-        conn.execute("DROP INDEX IF EXISTS documents_embedding_idx")
-        conn.execute(sql.SQL("ALTER TABLE documents ALTER COLUMN embedding TYPE vector({})").format(size))
-        conn.execute(
-            sql.SQL("CREATE INDEX documents_embedding_idx ON documents USING hnsw {}").format(column)
+    conn.execute(
+        sql.SQL("CREATE INDEX {} ON {} USING hnsw {}").format(
+            sql.Identifier(name), sql.Identifier(table), column
         )
-
-
-# Ready for another model in one step: without chunks and with a parser that never was, every note of the next
-# plan counts as changed, in this run or, after a kill, in the next.
-FORGET_CHUNKS = "TRUNCATE documents"
-FORGET_PARSED = "UPDATE notes SET parser_version = 0"
-
-
-def forget_vectors(conn: Connection, dimensions: int) -> None:
-    """Empty the index of chunks, for vectors of another model. Their notes stay, to be stored anew."""
-    with conn.transaction():
-        conn.execute(FORGET_CHUNKS)
-        conn.execute(FORGET_PARSED)
-        set_dimensions(conn, dimensions)
+    )
 
 
 # Vectors of chunks that this run removed, so that text moved between notes keeps its vector whatever the
@@ -150,6 +165,11 @@ def create_departed(conn: Connection) -> None:
     conn.execute(DEPARTED)
 
 
+def forget_departed(conn: Connection) -> None:
+    """Forget the vectors of removed chunks: the index now holds another model's."""
+    conn.execute("TRUNCATE departed")
+
+
 def find_vectors(conn: Connection, hashes: Iterable[bytes]) -> dict[bytes, np.ndarray]:
     """Vectors already in the index, by the hash of the text they belong to."""
     rows = conn.execute(FIND_VECTORS, {"hashes": list(hashes)}, binary=True).fetchall()
@@ -172,9 +192,37 @@ LEFT JOIN (SELECT DISTINCT file_path FROM documents WHERE content_hash IS NULL) 
 """
 
 
+# The sums are kept with each note, so that rows which somebody deleted by hand are missed at the cost of
+# counting those that are left. Only then are their notes looked for.
+ARE_CHUNKS_LOST = """
+SELECT (SELECT count(*) FROM documents) IS DISTINCT FROM (SELECT sum(chunks) FROM keyword_stats)
+"""
+FIND_TORN = """
+SELECT n.file_path FROM notes n
+LEFT JOIN (
+    SELECT file_path, count(*) AS chunks, max(chunk_index) AS last, bool_or(content_hash IS NULL) AS adopted
+    FROM documents GROUP BY file_path) AS d USING (file_path)
+JOIN (SELECT note_id, max(chunk_index) AS last FROM postings GROUP BY note_id) AS p ON p.note_id = n.id
+WHERE d.adopted IS NOT TRUE AND (d.file_path IS NULL OR d.chunks <= d.last OR d.last < p.last)
+"""
+
+
 def load_notes(conn: Connection) -> dict[str, StoredNote]:
-    """All notes of the index by path, as the diff needs them."""
-    return {row[0]: StoredNote(*row) for row in conn.execute(LOAD_NOTES).fetchall()}
+    """All notes of the index by path, as the diff needs them. One of which chunks were lost has no
+    `parser_version`: it is read again like one that an older parser read.
+    """
+    notes = {row[0]: StoredNote(*row) for row in conn.execute(LOAD_NOTES).fetchall()}
+    for path in _find_torn_notes(conn):
+        notes[path] = replace(notes[path], parser_version=None)
+    return notes
+
+
+def _find_torn_notes(conn: Connection) -> list[str]:
+    made = conn.execute("SELECT to_regclass('keyword_stats')").fetchone()
+    if made is None or made[0] is None:  # a database before its migration
+        return []
+    lost = conn.execute(ARE_CHUNKS_LOST).fetchone()
+    return [row[0] for row in conn.execute(FIND_TORN).fetchall()] if lost and lost[0] else []
 
 
 def load_aliases(conn: Connection) -> dict[str, list[str]]:
@@ -207,11 +255,6 @@ VALUES (%(file_path)s, %(file_hash)s, %(chunk_index)s, %(heading)s, %(heading_pa
         %(embedding)s, {CONTENT_TSV}, {SEARCH_TSV}, %(path_terms)s,
         %(metadata)s, %(start_line)s, %(end_line)s, %(overlap)s, %(content_hash)s)
 """  # noqa: S608 - constants, no value
-INSERT_LINK = """
-INSERT INTO note_links (source_path, target_name, kind, display_text, heading, block, property, line,
-                        occurrences, target_path, target_type, via)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-"""
 
 
 def store_note(
@@ -232,7 +275,7 @@ def store_note(
         if old_path is not None:
             delete_notes(conn, [old_path])
         note_id = upsert_note(conn, read)
-        insert_links(conn, read)
+        insert_links(conn, read.note, read.resolutions, read.relations)
         with conn.cursor() as cur:
             cur.executemany(INSERT_CHUNK, rows)
         write_postings(conn, note_id, _words_of(read, chunks))
@@ -244,6 +287,7 @@ def _words_of(read: ReadNote, chunks: Sequence[Chunk]) -> NoteWords:
         file_path=note.file_path,
         title=note.title,
         aliases=note.aliases,
+        called=note.front_matter.get("title"),
         config=read.fts_config,
         chunks=tuple(
             ChunkWords(c.chunk_index, c.heading, format_heading_path(c.heading_path), c.content[c.overlap :])
@@ -297,31 +341,6 @@ def upsert_note(conn: Connection, read: ReadNote) -> int:
     ).fetchone()
     assert row is not None
     return int(row[0])
-
-
-def insert_links(conn: Connection, read: ReadNote) -> None:
-    """Write the note's links with where they lead as far as is known now."""
-    with conn.cursor() as cur:
-        cur.executemany(
-            INSERT_LINK,
-            [
-                (
-                    read.note.file_path,
-                    link.target,
-                    link.kind,
-                    link.display,
-                    link.heading,
-                    link.block,
-                    link.property,
-                    link.line,
-                    link.count,
-                    resolution.path,
-                    resolution.target_type,
-                    resolution.via,
-                )
-                for link, resolution in zip(read.note.links, read.resolutions, strict=True)
-            ],
-        )
 
 
 def delete_notes(conn: Connection, paths: Sequence[str]) -> None:

@@ -28,13 +28,18 @@ class VaultListing:
     """The files of a vault, by path. `attachments` are all files that are no notes, as links lead to them.
 
     `failures` are notes and folders that could not be looked at. What lies below `unreadable_folders` was not
-    seen and must not be taken for deleted; broken links that may have led to a folder are among them.
+    seen and must not be taken for deleted; broken links that may have led to a folder are among them, and
+    what `vanished`: files and folders that were listed and gone a moment later. `empty_folders` hold nothing
+    at all. `excludes_known` is unset where the vault's list of excluded files cannot be read.
     """
 
     notes: tuple[VaultFile, ...] = ()
     attachments: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
     unreadable_folders: tuple[str, ...] = ()
+    vanished: tuple[str, ...] = ()
+    empty_folders: tuple[str, ...] = ()
+    excludes_known: bool = True
 
 
 @dataclass(slots=True)
@@ -48,6 +53,8 @@ class _Walk:
     attachments: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    vanished: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
 
 
 def walk(root: Path) -> VaultListing:
@@ -55,7 +62,7 @@ def walk(root: Path) -> VaultListing:
     if not root.is_dir():
         raise VaultError(f"The vault {root} is not a folder", "Set VAULT_PATH to the folder of the vault.")
     rules, failures = read_ignore_rules(root)
-    state = _Walk(root, rules, [os.path.realpath(root)])
+    state = _Walk(root, rules or IgnoreRules(), [os.path.realpath(root)])
     state.failures += failures
     while state.folders:
         _walk_folder(state, state.folders.pop())
@@ -64,6 +71,9 @@ def walk(root: Path) -> VaultListing:
         tuple(sorted(state.attachments)),
         tuple(sorted(state.failures, key=lambda failure: failure.file_path)),
         tuple(sorted(state.unreadable)),
+        tuple(sorted(state.vanished)),
+        tuple(sorted(state.empty)),
+        excludes_known=rules is not None,
     )
 
 
@@ -78,11 +88,14 @@ def _walk_folder(state: _Walk, folder: str) -> None:
                 f"The vault {state.root} cannot be read: {error.strerror}", "Check the folder's permissions."
             ) from error
         if isinstance(error, FileNotFoundError):
-            return  # deleted a moment ago
+            state.vanished.append(folder)  # deleted a moment ago, or the whole share is going
+            return
         state.unreadable.append(folder)
         message = f"The folder cannot be read: {error.strerror}. Check its permissions."
         state.failures.append(Failure(folder, "walk", message))
         return
+    if not found and folder:
+        state.empty.append(folder)
     for entry in found:
         if not entry.name.startswith("."):
             _add_entry(state, entry, f"{folder}/{entry.name}" if folder else entry.name)
@@ -103,7 +116,7 @@ def _add_entry(state: _Walk, entry: os.DirEntry[str], path: str) -> None:
         elif _has_storable_name(state, path, "note"):
             _add_note(state, entry.stat(), path)
     except FileNotFoundError:
-        return  # deleted a moment ago
+        state.vanished.append(path)
     except OSError as error:
         message = f"The file cannot be looked at: {error.strerror}. Check it and its folder's permissions."
         state.failures.append(Failure(_make_printable(path), "walk", message))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from obsidian_rag.config import Vault
@@ -12,16 +13,20 @@ from obsidian_rag.models import Failure, LinkKind, Resolution, VaultFile
 from obsidian_rag.vault import VaultListing, decode, read_note_bytes, walk
 
 LATEST_NS = 2**63 - 1
+PROBED_NOTES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class VaultReader:
-    """What the walk found. `notes` are those to be indexed; `failures` what could not be walked."""
+    """What the walk found. `notes` are those to be indexed; `failures` what could not be walked. `withheld`
+    are prefixes of vaults of which notes were left out because it cannot be told which are excluded.
+    """
 
     listings: tuple[tuple[Vault, VaultListing], ...]
     notes: tuple[VaultFile, ...]
     failures: tuple[Failure, ...]
     warnings: tuple[str, ...]
+    withheld: tuple[str, ...] = ()
 
     def read(self, path: str) -> bytes:
         """The bytes of a note. Raises NoteError."""
@@ -33,12 +38,51 @@ class VaultReader:
         return decode(data)
 
     def is_kept(self, path: str) -> bool:
-        """Whether a note that was not seen may still be there: it, or a folder above it, is unreadable."""
-        return any(path == failure.file_path for failure in self.failures) or any(
-            path.startswith(f"{vault.prefix}{folder}/" if folder else vault.prefix)
-            for vault, listing in self.listings
-            for folder in listing.unreadable_folders
+        """Whether a note that was not seen may still be there: it, or a folder above it, is unreadable or
+        vanished during the walk; or it may be one of those withheld, under another name.
+        """
+        return (
+            any(path == failure.file_path for failure in self.failures)
+            or any(path.startswith(prefix) for prefix in self.withheld)
+            or any(
+                path == vault.prefix + place
+                or path.startswith(f"{vault.prefix}{place}/" if place else vault.prefix)
+                for vault, listing in self.listings
+                for place in (*listing.unreadable_folders, *listing.vanished)
+            )
         )
+
+    def admit(self, known: Container[str]) -> VaultReader:
+        """The reader without notes that may be excluded: where a vault's list of excluded files cannot be
+        read, only those in the index, which are `known`, are certainly none.
+        """
+        withheld: dict[str, int] = {}
+        warnings = []
+        for vault, listing in self.listings:
+            count = sum(1 for f in listing.notes if vault.prefix + f.path not in known)
+            if count and not listing.excludes_known:
+                withheld[vault.prefix] = count
+                warnings.append(
+                    f"{count} notes of {vault.place} that are not in the index yet are left out until it can"
+                    " be told which files the vault excludes."
+                )
+        kept = (f for f in self.notes if f.path in known or not f.path.startswith(tuple(withheld)))
+        return replace(
+            self, notes=tuple(kept), warnings=(*self.warnings, *warnings), withheld=tuple(withheld)
+        )
+
+    def check_there(self) -> None:
+        """Raise VaultError where a vault of which notes were seen is gone by now: an unmounted share looks
+        like one whose notes were all deleted.
+        """
+        for vault, listing in self.listings:
+            step = max(1, len(listing.notes) // PROBED_NOTES)
+            probed = listing.notes[::step]
+            if probed and not any(os.path.lexists(vault.root / note.path) for note in probed):
+                raise VaultError(
+                    f"The vault {vault.place} vanished while it was read; no note was deleted from the index",
+                    "Mount it again, then run: obsidian-rag index",
+                )
 
     def make_resolver(self, aliases: Mapping[str, Sequence[str]]) -> VaultResolver:
         """What tells where links lead; `aliases` by the path of their note."""
@@ -76,6 +120,11 @@ def open_vaults(vaults: Sequence[Vault], allow_empty: bool = False) -> VaultRead
             warnings.append(
                 f'{excluded} notes of {vault.place} are left out by its own setting "Excluded files".'
             )
+        if listing.vanished:
+            warnings.append(
+                f"{len(listing.vanished)} files or folders of {vault.place} vanished while it was read; what"
+                " the index holds of them stays until the next run."
+            )
     if not notes and not failures and not allow_empty:
         roots = ", ".join(vault.place for vault in vaults)
         left_out = f" that is not left out ({' '.join(warnings)})" if warnings else " (*.md)"
@@ -83,7 +132,9 @@ def open_vaults(vaults: Sequence[Vault], allow_empty: bool = False) -> VaultRead
             f"There is no note{left_out} in {roots}; nothing was changed",
             "Check the path, and that the folder is mounted.",
         )
-    return VaultReader(listings, tuple(notes), tuple(failures), tuple(warnings))
+    reader = VaultReader(listings, tuple(notes), tuple(failures), tuple(warnings))
+    reader.check_there()
+    return reader
 
 
 def _make_storable(file: VaultFile, prefix: str) -> VaultFile:

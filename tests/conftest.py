@@ -239,8 +239,12 @@ CONTENTS = {
     "notes": "SELECT file_path, file_hash, title, aliases, tags, front_matter::text, content, warnings,"
     " size, parser_version FROM notes ORDER BY 1",
     "note_links": "SELECT source_path, target_name, target_path, kind, display_text, heading, block,"
-    " property, line, occurrences, target_type, via FROM note_links"
+    " property, line, occurrences, target_type, via, relation, sentence FROM note_links"
     " ORDER BY 1, 9, 2, 4, 5, 6, 7, 8, 10",
+    "link_mentions": "SELECT m.source_path, target_name, kind, property, sentence_no, m.line, m.sentence,"
+    " first, last, context, label, relations::text FROM link_mentions m JOIN note_links l ON l.id = link_id"
+    " ORDER BY 1, 5, 6, 8, 2, 3, 4",
+    "link_names": "SELECT text, node, key, uses, share FROM link_names ORDER BY 1, 2",
     "postings": "SELECT file_path, chunk_index, lexeme, tf, field_tf, chunk_length, note_length"
     " FROM postings LEFT JOIN notes ON notes.id = note_id ORDER BY 1, 2, 3",
     "note_names": "SELECT file_path, kind, name, key, words, trigrams"

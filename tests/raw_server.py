@@ -31,6 +31,7 @@ class RawServer:
         )
         self.lines: list[bytes] = []
         self._number = 0
+        self._answers: dict[int, dict[str, Any]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -62,14 +63,19 @@ class RawServer:
         return self._number
 
     def read(self, number: int) -> dict[str, Any]:
-        """The answer to a request. Every line of stdout on the way is kept in `lines`."""
+        """The answer to a request, in whatever order they come. Every line of stdout on the way is kept in
+        `lines`.
+        """
         assert self.process.stdout is not None
-        while line := self.process.stdout.readline():
+        while number not in self._answers:
+            line = self.process.stdout.readline()
+            if not line:
+                raise AssertionError(f"The server ended without an answer: {self.stderr}")
             self.lines.append(line)
             message = json.loads(line)
-            if message.get("id") == number:
-                return dict(message)
-        raise AssertionError(f"The server ended without an answer: {self.stderr}")
+            if "id" in message:
+                self._answers[message["id"]] = dict(message)
+        return self._answers.pop(number)
 
     def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         return self.read(self.send(method, params))

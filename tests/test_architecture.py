@@ -25,7 +25,7 @@ LAYERS = [
     {"indexing", "mcp_server", "mcp_tools"},
     {"cli"},
 ]
-INDEXER = {"indexing", "intake", "provenance", "diff", "linking", "run", "vaults", "vault"}
+INDEXER = {"indexing", "intake", "provenance", "reembedding", "diff", "linking", "run", "vaults", "vault"}
 SERVER = {"mcp_server", "mcp_tools", "stdio", "index_reader"}
 # `main()` of the launchers' modules calls the command line, which knows both; it is imported there, late.
 LATE = {("indexing", "cli"), ("mcp_server", "cli")}

@@ -23,7 +23,8 @@ RUN_KEYS = [
     "seconds", "failures", "warnings",
 ]  # fmt: skip
 COMMANDS = (
-    "index", "serve", "search", "graph", "topics", "note", "status", "eval", "diagnose", "psql", "demo",
+    "index", "serve", "search", "graph", "topics", "note", "status", "doctor", "eval", "diagnose", "psql",
+    "demo",
 )  # fmt: skip
 
 

@@ -132,6 +132,25 @@ def test_an_embedder_that_is_none_is_an_error(project: Path) -> None:
     assert load(project, {"EMBEDDER": "Local"}).embedder == "local"
 
 
+@pytest.mark.parametrize("written", ["{home}/model", "~/model", "./model", "../project/model"])
+def test_a_reranker_that_is_written_as_a_path_is_a_folder_wherever_the_program_runs(
+    project: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HOME", str(project))
+    settings = load(project, {"RERANK_MODEL": written.format(home=project)})
+    assert settings.rerank_model == str(project / "model")
+
+
+def test_a_reranker_that_is_written_as_a_name_never_means_a_folder_that_lies_there(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    (project / "Owner" / "model").mkdir(parents=True)
+    settings = load(project, {"RERANK_MODEL": "Owner/model", "EXPAND_MODEL": "writer:1b"})
+    assert (settings.rerank_model, settings.expand_model) == ("Owner/model", "writer:1b")
+
+
 def test_a_misspelt_setting_is_pointed_out(project: Path, settings_file: Callable[[str], Path]) -> None:
     settings_file("EMBEDER=local\nCOLOUR=red\nEMBED_MODEL=x\n")
     (project / ".env").write_text("DATABASE_URI=x\nSECRET_KEY=another program's\n")

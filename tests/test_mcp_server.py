@@ -253,7 +253,7 @@ def test_a_database_that_is_down_is_an_error_that_names_it_without_its_password(
 
 
 def test_an_empty_index_says_so(indexed: Workbench) -> None:
-    indexed.execute("TRUNCATE documents, notes, note_links, index_settings")
+    indexed.execute("TRUNCATE documents, notes, note_links, link_mentions, index_settings")
     mcp = make_server(indexed.settings)
 
     for tool in ("get_note", "graph_search"):

@@ -13,6 +13,7 @@ from conftest import CONTENTS, VaultFolder, Workbench
 
 from obsidian_rag.analysis import analyze, list_keys, list_trigrams, strip_extension
 from obsidian_rag.keywords import refresh_keywords
+from obsidian_rag.naming import list_parts
 from obsidian_rag.postgres import connect
 from obsidian_rag.postings import HEADING_WEIGHT, NAME_WEIGHT
 from obsidian_rag.search.keyword import K1, NOTE_SHARE, B, search_keywords
@@ -80,6 +81,9 @@ def compute_names(bench: Workbench) -> set[tuple[Any, ...]]:
             for key in list_keys(name):
                 trigrams = () if kind == "heading" else tuple(list_trigrams(key))
                 names.add((path, kind, key, tuple(sorted(set(key.split()))), trigrams))
+        whole = {key for name in (title, *aliases) for key in list_keys(name)}
+        parts = ((kind, key) for kind, _, key in list_parts((title, *aliases)))
+        names |= {(path, kind, key, (), ()) for kind, key in parts if key not in whole}
     return names
 
 

@@ -115,6 +115,7 @@ def test_a_folder_that_is_deleted_during_the_walk_is_no_failure(
     listing = walk(tmp_path)
     assert [file.path for file in listing.notes] == ["a.md", "z/c.md"]
     assert (listing.failures, listing.unreadable_folders) == ((), ())
+    assert listing.vanished == ("gone",)
 
 
 def refuse(scandir: Callable[[Path], object], folder: Path) -> Callable[[Path], object]:

@@ -10,10 +10,10 @@ from obsidian_rag.doctor.database import KNOWN, PSQL
 from obsidian_rag.doctor.examination import Examination, Patient
 from obsidian_rag.doctor.report import Finding, fail, ok, skip, warn
 from obsidian_rag.drift import AGAIN, EXAMPLES, compare_disk, compare_tables, find_vaults, open_disk
-from obsidian_rag.render import describe_disk, show_age
+from obsidian_rag.render import describe_disk, show_age, show_when
 from obsidian_rag.run import Options
 from obsidian_rag.search.filters import count_hidden
-from obsidian_rag.search.notices import STALE_AFTER
+from obsidian_rag.search.notices import AHEAD_AFTER, STALE_AFTER
 from obsidian_rag.vaults import VaultReader
 
 LOST_SHARE = 0.5  # of the index missing on disk: a vault that is not mounted, more likely than a wish
@@ -49,7 +49,9 @@ def check_age(patient: Patient) -> Finding:
     if good is None:
         return fail("No run has ever come to its end", AGAIN)
     age = good["age_seconds"]
-    text = f"The last run that came to its end did so {show_age(age)} ago"
+    text = f"The last run that came to its end did so {show_when(age)}"
+    if -age > AHEAD_AFTER:
+        return warn(text, f"Set the clocks of this machine and of the database's. {AGAIN}")
     if age > STALE_AFTER:
         return warn(text, f"{AGAIN} (and look why cron or the timer does not)")
     return ok(f"{show_age(age)} since the last run that came to its end")

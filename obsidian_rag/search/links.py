@@ -10,14 +10,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from obsidian_rag.link_types import combine
 from obsidian_rag.models import LinkStep
 from obsidian_rag.postgres import Connection
-from obsidian_rag.relations import WORD, Table, combine
+from obsidian_rag.relations import WORD, Table
 from obsidian_rag.search.plans import Plan, Step, make_plan
 from obsidian_rag.search.question import Question, name_nodes
 
 BEAM = 60  # nodes that are walked on from
-MOST_EDGES = 4000  # of one hop
+MOST_EDGES = 4000  # of one hop; those that say what is asked come first
 HOP_DECAY = 0.9
 UNTYPED = 0.25  # of a link that says nothing, against one that says what is asked
 SOLE = 0.4  # of any link between kinds that nothing else connects: a person and a meeting
@@ -29,6 +30,7 @@ MORE_PATHS = 0.2  # of the next three paths to a note
 STRONG = 0.1  # of the best score, from which a note answers a clear question as well
 TEXT_SHARE, TEXT_DEPTH = 0.5, 5  # what the text of a note adds to its links, and the rank at which half of it
 ON_THE_WAY = 0.3  # of a note that the plan only passes
+UNSURE_END = 0.5  # of a note at the end of several hops of a plan that is not clear
 
 EDGES = """
 WITH f AS (SELECT unnest(%(nodes)s::text[]) AS node), edge AS (
@@ -44,7 +46,8 @@ WITH f AS (SELECT unnest(%(nodes)s::text[]) AS node), edge AS (
 )
 SELECT e.node, e.direction, e.other, e.id, m.sentence_no, coalesce(m.relations, '{}')
 FROM edge e LEFT JOIN link_mentions m ON m.link_id = e.id
-WHERE e.other <> e.node LIMIT %(most)s
+WHERE e.other <> e.node
+ORDER BY coalesce(m.relations ?| %(relations)s::text[], FALSE) DESC, e.id, m.sentence_no LIMIT %(most)s
 """
 # Two notes that one sentence links: it says of both what it says of each.
 BESIDES = """
@@ -57,14 +60,29 @@ JOIN note_links l ON l.target_path = f.node
 JOIN link_mentions m ON m.link_id = l.id AND m.sentence <> ''
 JOIN link_mentions o ON o.source_path = m.source_path AND o.sentence_no = m.sentence_no AND o.link_id <> l.id
 JOIN note_links b ON b.id = o.link_id AND b.target_type IN ('note', 'unresolved')
-WHERE coalesce(b.target_path, '?' || lower(b.target_name)) <> f.node LIMIT %(most)s
+WHERE coalesce(b.target_path, '?' || lower(b.target_name)) <> f.node
+ORDER BY (m.relations ?| %(relations)s::text[] AND o.relations ?| %(relations)s::text[]) DESC,
+         b.id, m.sentence_no
+LIMIT %(most)s
 """
 PLACES = """
 SELECT file_path, array_remove(ARRAY[front_matter ->> 'type', front_matter ->> 'kind',
        front_matter ->> 'category', front_matter ->> 'categories', front_matter ->> 'class'], NULL) || tags
 FROM notes WHERE file_path = ANY(%s)
 """
-IDS = "SELECT file_path FROM notes WHERE file_path = ANY(%s) AND (%s::int[] IS NULL OR id = ANY(%s::int[]))"
+SHOWN = """
+SELECT file_path FROM notes
+WHERE file_path = ANY(%(paths)s) AND (%(allowed)s::int[] IS NULL OR id = ANY(%(allowed)s::int[]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one mention of a link says; `sentence_no` is None for a link of an index without sentences."""
+
+    link_id: int
+    sentence_no: int | None
+    relations: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +93,11 @@ class Edge:
     end: str
     direction: str
     relations: Mapping[str, float]
-    mentions: tuple[tuple[int, Mapping[str, float]], ...]
+    mentions: tuple[Said, ...]
 
-    def find_link(self, relation: str | None) -> int:
-        """The id of the link that says a relation best."""
-        return max(self.mentions, key=lambda mention: mention[1].get(relation or "", 0.0))[0]
+    def find_mention(self, relation: str | None) -> Said:
+        """The mention that says a relation best."""
+        return max(self.mentions, key=lambda mention: mention.relations.get(relation or "", 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,25 +171,28 @@ class Walker:
             if len(names) == 1 and names[0] in step.relations
         ]
 
-    def load_edges(self, nodes: Sequence[str]) -> list[Edge]:
-        """The connections of nodes, links of both directions and links of one sentence."""
-        values = {"nodes": list(nodes), "most": MOST_EDGES}
-        said: defaultdict[tuple[str, str, str], list[tuple[int, Mapping[str, float]]]] = defaultdict(list)
-        for node, direction, other, link_id, _, relations in self._conn.execute(EDGES, values).fetchall():
-            said[node, other, direction].append((link_id, relations))
-        for node, direction, other, link_id, _, pair in self._conn.execute(BESIDES, values).fetchall():
-            one, two = pair
+    def load_edges(self, nodes: Sequence[str], relations: Iterable[str]) -> list[Edge]:
+        """The connections of nodes, links of both directions and links of one sentence; where there are very
+        many, those that say one of `relations` before others.
+        """
+        values = {"nodes": list(nodes), "relations": list(relations), "most": MOST_EDGES}
+        said: defaultdict[tuple[str, str, str], list[Said]] = defaultdict(list)
+        for node, direction, other, link_id, sentence, says in self._conn.execute(EDGES, values).fetchall():
+            said[node, other, direction].append(Said(link_id, sentence, says))
+        for node, direction, other, link_id, sentence, (one, two) in self._conn.execute(
+            BESIDES, values
+        ).fetchall():
             both = {name: min(one[name], two[name]) for name in one.keys() & two.keys()}
-            said[node, other, direction].append((link_id, both))
+            said[node, other, direction].append(Said(link_id, sentence, both))
         return [
-            Edge(node, other, direction, _combine_mentions([r for _, r in mentions]), tuple(mentions))
+            Edge(node, other, direction, _combine_mentions(mentions), tuple(mentions))
             for (node, other, direction), mentions in said.items()
         ]
 
 
-def _combine_mentions(mentions: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    names = {name for mention in mentions for name in mention}
-    return {name: combine(mention.get(name, 0.0) for mention in mentions) for name in names}
+def _combine_mentions(mentions: Sequence[Said]) -> dict[str, float]:
+    names = {name for mention in mentions for name in mention.relations}
+    return {name: combine(mention.relations.get(name, 0.0) for mention in mentions) for name in names}
 
 
 def search_links(
@@ -193,12 +214,13 @@ def search_links(
     anchors = name_nodes(named)
     walks = [walk(walker, plan) for plan in plans]
     is_clear = any(plan.is_clear and found.agrees for plan, found in zip(plans, walks, strict=True))
+    ways = [found.ways for found in walks]
     if not is_clear:  # what is beside the named notes, whatever the question makes of them
-        plans = [_shorten(plan) for plan in plans]
-        walks = [walk(walker, plan) for plan in plans]
+        ways = [walk(walker, shorten(plan)).ways for plan in plans]
+        ways += [_keep_said(found, plan) for found, plan in zip(walks, plans, strict=True)]
     scores: defaultdict[str, Ways] = defaultdict(list)
-    for found in walks:
-        for node, paths in found.ways.items():
+    for by_node in ways:
+        for node, paths in by_node.items():
             scores[node] += paths
     place = {path: rank for rank, path in enumerate(text_order)}
     hits = [
@@ -209,28 +231,40 @@ def search_links(
     hits.sort(key=lambda hit: (-hit.score, hit.file_path))
     if is_clear:
         hits = [hit for hit in hits if hit.score >= STRONG * hits[0].score]
-    shown = {
-        row[0]
-        for row in conn.execute(
-            IDS,
-            ([*(h.file_path for h in hits), *anchors], None if allowed is None else list(allowed),
-             None if allowed is None else list(allowed)),
-        ).fetchall()
-    }  # fmt: skip
-    return LinkResult(
-        tuple(hit for hit in hits if hit.file_path in shown)[:count],
-        tuple(node for node in anchors if node in shown),
-        is_clear,
-    )
+    values = {
+        "paths": [*(hit.file_path for hit in hits), *anchors],
+        "allowed": None if allowed is None else list(allowed),
+    }
+    shown = {row[0] for row in conn.execute(SHOWN, values).fetchall()}
+    kept = tuple(hit for hit in hits if hit.file_path in shown)[:count]
+    if not kept:
+        return LinkResult()  # a note that nothing links is the matter of its words and its name
+    return LinkResult(kept, tuple(node for node in anchors if node in shown), is_clear)
 
 
-def _shorten(plan: Plan) -> Plan:
+def shorten(plan: Plan) -> Plan:
     """All that a plan asks for in one hop, to any kind of note."""
     relations: dict[str, float] = {}
     for step in plan.steps:
         for name, weight in step.relations.items():
             relations[name] = max(relations.get(name, 0.0), weight)
     return replace(plan, steps=(Step(relations, plan.kind, 0, 0),))
+
+
+def _keep_said(found: Walked, plan: Plan) -> dict[str, Ways]:
+    """The ends of a plan of several hops to which each hop says what is asked. Where no folder or type tells
+    kinds, that is all that speaks for them.
+    """
+    kept: dict[str, Ways] = {}
+    for node, paths in found.ways.items():
+        said = [
+            (UNSURE_END * score, way)
+            for score, way in paths
+            if len(way) == len(plan.steps) > 1 and all(hop.relation for hop in way)
+        ]
+        if said:
+            kept[node] = said
+    return kept
 
 
 def _first(path: tuple[float, Way]) -> float:
@@ -265,7 +299,7 @@ def walk(walker: Walker, plan: Plan) -> Walked:
     has_kind = False
     for number, step in enumerate(steps):
         is_last = number == len(steps) - 1
-        edges = walker.load_edges(list(frontier))
+        edges = walker.load_edges(list(frontier), step.relations)
         kinds = walker.find_kinds([*frontier, *(edge.end for edge in edges)])
         sole = walker.find_sole_pairs(step)
         has_kind = step.kind is not None and any(step.kind in kinds[edge.end] for edge in edges)
@@ -306,23 +340,23 @@ def _judge_kind(kinds: frozenset[str], wanted: str | None) -> float:
     return WRONG_KIND if kinds else UNKNOWN_KIND
 
 
-# Of each hop the place that says best what it was taken for.
 SENTENCES = """
 SELECT w.place, l.source_path, m.sentence, m.line
-FROM unnest(%(ids)s::int[], %(relations)s::text[]) WITH ORDINALITY AS w (id, relation, place)
+FROM unnest(%(ids)s::int[], %(sentences)s::int[]) WITH ORDINALITY AS w (id, sentence_no, place)
 JOIN note_links l ON l.id = w.id
 LEFT JOIN LATERAL (
-    SELECT sentence, line FROM link_mentions m WHERE m.link_id = w.id
-    ORDER BY (m.relations ->> w.relation)::float8 DESC NULLS LAST, m.line LIMIT 1) AS m ON TRUE
+    SELECT sentence, line FROM link_mentions m WHERE m.link_id = w.id AND m.sentence_no = w.sentence_no
+    ORDER BY m.line LIMIT 1) AS m ON TRUE
 """
 
 
 def explain_hits(conn: Connection, hits: Sequence[LinkHit]) -> dict[str, tuple[LinkStep, ...]]:
     """How notes are connected with what is named, hop by hop, by path."""
     hops = [(hit.file_path, hop) for hit in hits for hop in hit.way]
+    mentions = [hop.edge.find_mention(hop.relation) for _, hop in hops]
     values = {
-        "ids": [hop.edge.find_link(hop.relation) for _, hop in hops],
-        "relations": [hop.relation for _, hop in hops],
+        "ids": [mention.link_id for mention in mentions],
+        "sentences": [mention.sentence_no for mention in mentions],
     }
     told = {row[0]: row[1:] for row in conn.execute(SENTENCES, values).fetchall()} if hops else {}
     steps: dict[str, tuple[LinkStep, ...]] = {}

@@ -68,7 +68,9 @@ def search_names(
     rows: list[Any] = []
     for key in keys:
         if not rows and min(len(key.split()), content_words) >= LEAST_RUN:
-            asked = {"key": key, "words": key.split(), "count": count, "allowed": _as_list(allowed)}
+            # Longer words are in the key only.
+            words = [word for word in key.split() if len(word) <= LONGEST_TERM]
+            asked = {"key": key, "words": words, "count": count, "allowed": _as_list(allowed)}
             rows = conn.execute(PHRASE, asked).fetchall()
     return _once(
         [
@@ -103,9 +105,13 @@ def _compare(words: Sequence[str], misspelt: set[str], named: Sequence[str]) -> 
     """Mean similarity of the misspelt words to the name's words, times the share of the name that is asked
     for; 0 where one of them is like none.
     """
+    # In a longer word no slip can be told, and looking for one takes the square of its length.
+    if any(len(word) > LONGEST_TERM for word in misspelt):
+        return 0.0
     found = 0.0
+    short = [n for n in named if len(n) <= LONGEST_TERM]
     for word in misspelt:
-        best = max((difflib.SequenceMatcher(None, word, n).ratio() for n in named), default=0.0)
+        best = max((difflib.SequenceMatcher(None, word, n).ratio() for n in short), default=0.0)
         if best < LEAST_SIMILARITY:
             return 0.0
         found += best

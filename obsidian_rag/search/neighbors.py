@@ -40,7 +40,7 @@ def add_passages(conn: Connection, hits: Sequence[Hit], retrieved: Retrieved) ->
         for index in wanted.get(hit.file_path, ()):
             if (hit.file_path, index) in rows:
                 further = _take_place(hit, rows[hit.file_path, index])
-                result.append(replace(further, ranks={}, evidence="same_note"))
+                result.append(replace(further, evidence="same_note"))
     return result
 
 
@@ -60,7 +60,7 @@ def add_neighbors(conn: Connection, hits: Sequence[Hit]) -> list[Hit]:
         for key, owner in wanted.items():
             if owner == (hit.file_path, hit.chunk_index) and key in rows:
                 beside = _take_place(hit, rows[key])
-                result.append(replace(beside, score=0.0, neighbor=True, ranks={}, evidence="neighbor"))
+                result.append(replace(beside, score=0.0, neighbor=True, evidence="neighbor"))
     return result
 
 
@@ -81,4 +81,6 @@ def _take_place(hit: Hit, row: Any) -> Hit:
         start_line=start_line,
         end_line=end_line,
         content=content,
+        ranks={},
+        linked_by=(),  # a way leads to a note, and is told once
     )

@@ -25,6 +25,7 @@ FROM last_run r LEFT JOIN (
 STALE_AFTER = 7 * 24 * 3600.0  # seconds; a nightly job that has failed for a week is not working
 # Between two nightly runs there are always edits that the index lacks. From here on a run was left out.
 OVERDUE_AFTER = 26 * 3600.0
+AHEAD_AFTER = 3600.0  # seconds in the future; no two clocks in order differ by that
 
 # Given where the index says its vaults are, the time (Unix seconds) of the newest edit of a note there.
 FindEdit = Callable[[Sequence[str]], float | None]
@@ -53,6 +54,11 @@ def describe_index(conn: Connection, find_edit: FindEdit) -> tuple[str, ...]:
         notices.append(f"{failures} notes could not be indexed; `obsidian-rag status` names them.")
     if age is not None and age > STALE_AFTER:
         notices.append(f"The index is {age / 86400:.0f} days old. Run: obsidian-rag index")
+    elif age is not None and -age > AHEAD_AFTER:
+        notices.append(
+            f"The last run of the indexer is dated {-age / 86400:.1f} days in the future: a clock was wrong,"
+            " and how old the index is cannot be told. Run: obsidian-rag index"
+        )
     elif age is not None and age > OVERDUE_AFTER and (find_edit(vaults) or 0) > good_since:
         notices.append(
             f"Notes were edited after the last run of the indexer, {age / 3600:.0f} hours ago; those edits"

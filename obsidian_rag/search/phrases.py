@@ -83,7 +83,7 @@ def match_phrases(
     deviations = (np.stack(vectors) @ seeds.vectors.T - seeds.mean) / seeds.spread
     least = BESIDE_CUE if has_cue else ALONE
     found: dict[tuple[int, int], dict[str, float]] = {}
-    for row in np.argsort(-deviations.max(axis=1)):
+    for row in np.argsort(-deviations.max(axis=1), kind="stable"):
         phrase, best = phrases[row], float(deviations[row].max())
         if best < least:
             break

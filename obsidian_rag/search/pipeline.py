@@ -30,7 +30,6 @@ from obsidian_rag.search.fusion import Fused, fuse, order_text
 from obsidian_rag.search.links import explain_hits, search_links
 from obsidian_rag.search.neighbors import add_neighbors, add_passages
 from obsidian_rag.search.notices import (
-    FindEdit,
     describe_index,
     explain_boosts,
     explain_excludes,
@@ -38,7 +37,14 @@ from obsidian_rag.search.notices import (
     explain_weakness,
 )
 from obsidian_rag.search.priors import Priors, find_priors
-from obsidian_rag.search.query import Intent, Mode, Request, apply_settings, classify_intent
+from obsidian_rag.search.query import (
+    Intent,
+    Mode,
+    Request,
+    apply_settings,
+    classify_intent,
+    read_operators,
+)
 from obsidian_rag.search.question import Question, read_names, understand
 from obsidian_rag.search.rerank import Reranked, deepen, rerank
 from obsidian_rag.search.retrieval import DEPTH, Retrieved, retrieve
@@ -67,9 +73,11 @@ def search(reader: IndexReader, request: Request) -> Answer:
     DatabaseError; in hybrid mode a missing embedder is a notice.
     """
     request = apply_settings(request, reader.settings)
+    # Outside the answer's transaction, which sees no run that ends meanwhile.
+    about_index = reader.run(lambda conn: describe_index(conn, reader.find_edit))
     return reader.run_prepared(
         lambda: prepare(reader, request),
-        lambda conn, prepared: _answer(conn, request, prepared, reader.find_edit),
+        lambda conn, prepared: _answer(conn, request, prepared, about_index),
     )
 
 
@@ -88,7 +96,9 @@ class Prepared:
 def prepare(reader: IndexReader, request: Request) -> Prepared:
     """Ask the models that a request wants. Raises EmbedderError in vector mode."""
     question = None
-    if request.mode == "hybrid" and "links" not in request.without:
+    operators = read_operators(request.query)
+    strict = operators is not None and operators.required  # what links bring need not hold a quote
+    if request.mode == "hybrid" and "links" not in request.without and not strict:
         question = reader.run(lambda conn: read_names(conn, request.query, reader.table))
     vector, question, notices = _embed(reader, request, question)
     variants, more = make_variants(reader.expander, request, None if vector is None else reader.embed_queries)
@@ -187,11 +197,11 @@ def _find_hidden_matches(
     return [note.file_path for note in fuse(found, request, "general")] if found else []
 
 
-def _answer(conn: Connection, request: Request, prepared: Prepared, find_edit: FindEdit) -> Answer:
+def _answer(conn: Connection, request: Request, prepared: Prepared, about_index: tuple[str, ...]) -> Answer:
     ranked = rank_notes(conn, request, prepared)
     retrieved = ranked.retrieved
     hits = _load_hits(conn, ranked, request.limit)
-    notices = (*ranked.notices, *describe_index(conn, find_edit))
+    notices = (*ranked.notices, *about_index)
     notices += explain_weakness(hits, retrieved) if hits else explain_nothing(conn, request, ranked.allowed)
     safety = judge_creation(hits)
     if "neighbors" not in request.without:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,7 @@ class Question:
 
 def read_names(conn: Connection, query: str, table: Table) -> Question | None:
     """The notes that a question names, and its words; None where it names none."""
+    query = unicodedata.normalize("NFKC", query)  # as names have it
     tokens = read_tokens(query)
     named = find_named(conn, query, tokens, table)
     if not named:
@@ -43,7 +45,7 @@ def understand(question: Question, table: Table, vectors: Mapping[str, Vector]) 
     """The question with what its phrases mean, as far as the embedder gave vectors of them."""
     phrases = [phrase for phrase in question.phrases if phrase.text in vectors]
     seeds = [(name, seed) for name, seed in list_seeds(table) if seed in vectors]
-    if not phrases or len(seeds) < 2:
+    if not phrases or len({name for name, _ in seeds}) < 2:
         return question
     space = make_seeds([name for name, _ in seeds], [vectors[seed] for _, seed in seeds])
     has_cue = bool(question.reading.cues)

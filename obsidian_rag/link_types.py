@@ -1,0 +1,174 @@
+"""What links say: the relations of a link, read without a model from the words around it.
+
+They come from its label (a property's key, `> **Author:** [[Ann]]`), else from the sentence it stands in and
+from what that stands under. Confidences lie in (0, 1].
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from obsidian_rag.relations import WORD, Cue, Phrases, Table, normalize_word
+
+REACH = 5.0  # words at which a cue has lost two thirds of its weight
+# What stands between a cue and its link weakens it: the end of a clause, another link.
+OVER_CLAUSE = 0.55
+OVER_LINK = 0.5
+FROM_CONTEXT = 0.6  # of a heading, a list item or a table's column that the link stands under
+LEAST = 0.15  # of a confidence that is kept
+_CLAUSE_END = re.compile(r"[,;:—–|()，、；：]|\b(?:and|while|but|whereas|which|who)\b", re.IGNORECASE)
+# Labels that introduce a link without a meaning of their own.
+_EMPTY_LABEL = re.compile(
+    r"notes?|see(?:_also)?|todo|tip|warning|info|example|update|edit|links?|alias(?:es)?|tags?|title"
+    r"|cssclasses|date|created|modified"
+)
+_SLUG = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPlace:
+    """One link of a sentence: its text at sentence[first:last], what it stands under, its label."""
+
+    first: int
+    last: int
+    context: str
+    label: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A cue of a sentence: its characters [start, end) and its words [first, last)."""
+
+    name: str
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """What is known of a sentence before its links are looked at, all in order: the links' texts, where
+    clauses end, where words start, the cues.
+    """
+
+    spans: tuple[tuple[int, int], ...]
+    clauses: tuple[int, ...]
+    words: tuple[int, ...]
+    cues: tuple[_Said, ...]
+
+
+def type_links(sentence: str, links: Sequence[LinkPlace], table: Table) -> list[dict[str, float]]:
+    """The relations of each link of one sentence, relation -> confidence.
+
+    A cue counts `exp(-distance in words / 5)`, less over the end of a clause or another link; a relation's
+    confidence is what its nearest cue counts times the root of its share of all that is said of the link.
+    """
+    read = _read_sentence(sentence, links, table)
+    contexts = {link.context for link in links}
+    under = {context: _find_names(table.labelled, context) for context in contexts}
+    return [_type_link(link, read, under[link.context], table) for link in links]
+
+
+def _read_sentence(sentence: str, links: Sequence[LinkPlace], table: Table) -> _Sentence:
+    spans = sorted({(link.first, link.last) for link in links if link.last > link.first})
+    tokens = list(WORD.finditer(sentence))
+    starts = [token.start() for token in tokens]
+    linked = {
+        at for first, last in spans for at in range(bisect_left(starts, first), bisect_left(starts, last))
+    }
+    found = table.said.find([normalize_word(token.group()) for token in tokens])
+    free = [cue for cue in found if linked.isdisjoint(range(cue.first, cue.last))]
+    cues = [
+        _Said(cue.name, starts[cue.first], tokens[cue.last - 1].end(), cue.first, cue.last)
+        for cue in _keep_longest(free)
+    ]
+    clauses = [match.start() for match in _CLAUSE_END.finditer(sentence)] if cues else []
+    return _Sentence(tuple(spans), tuple(clauses), tuple(starts), tuple(cues))
+
+
+def _find_names(phrases: Phrases, text: str) -> frozenset[str]:
+    cues = phrases.find([normalize_word(word) for word in WORD.findall(text)])
+    return frozenset(cue.name for cue in _keep_longest(cues))
+
+
+def _keep_longest(cues: Iterable[Cue]) -> list[Cue]:
+    """Cues without those inside a longer one: `board member` says nothing of members."""
+    kept: list[Cue] = []
+    for cue in sorted(cues, key=lambda cue: (cue.first, -cue.last)):
+        longer = kept[-1] if kept else cue
+        if cue.last > longer.last or (cue.first, cue.last) == (longer.first, longer.last):
+            kept.append(cue)
+    return kept
+
+
+def _type_link(link: LinkPlace, sentence: _Sentence, under: Iterable[str], table: Table) -> dict[str, float]:
+    if link.label is not None:
+        labelled = _read_label(link.label, table)
+        if labelled:
+            return _add_means(labelled, table)
+    said: dict[str, float] = dict.fromkeys(under, FROM_CONTEXT)
+    for cue in sentence.cues:
+        said[cue.name] = max(said.get(cue.name, 0.0), _weigh_cue(cue, link, sentence))
+    total = sum(said.values())
+    sure = {name: weight * math.sqrt(weight / total) for name, weight in said.items()}
+    return _add_means({name: c for name, c in sure.items() if c >= LEAST}, table)
+
+
+def _weigh_cue(cue: _Said, link: LinkPlace, sentence: _Sentence) -> float:
+    """What a cue counts for a link, by what stands between them."""
+    if cue.end <= link.first:
+        gap, distance = (cue.end, link.first), bisect_left(sentence.words, link.first) - cue.last
+    else:
+        gap, distance = (link.last, cue.start), cue.first - bisect_left(sentence.words, link.last)
+    weight = math.exp(-max(0, distance) / REACH)
+    others = bisect_left(sentence.spans, gap[1:]) - bisect_left(sentence.spans, gap[:1])
+    if others:
+        return weight * OVER_LINK**others
+    if bisect_left(sentence.clauses, gap[0]) < bisect_left(sentence.clauses, gap[1]):
+        return weight * OVER_CLAUSE
+    return weight
+
+
+def _read_label(label: str, table: Table) -> dict[str, float]:
+    """The relations that a label means; one of its own where it is marked as a label (`::`) and unknown."""
+    name = label.removesuffix("::")
+    slug = _SLUG.sub("_", name.lower()).strip("_")
+    if slug in table.relations:
+        return {slug: 1.0}
+    known = dict.fromkeys(_find_names(table.labelled, name.replace("_", " ")), 1.0)
+    if known or not label.endswith("::") or not slug or _EMPTY_LABEL.fullmatch(slug):
+        return known
+    return {slug: 1.0}
+
+
+def _add_means(sure: dict[str, float], table: Table) -> dict[str, float]:
+    """Relations with those that follow from them, rounded."""
+    all_of_them = dict(sure)
+    for name, confidence in sure.items():
+        relation = table.relations.get(name)
+        for other, share in relation.means.items() if relation else ():
+            all_of_them[other] = max(all_of_them.get(other, 0.0), confidence * share)
+    return {name: round(c, 3) for name, c in all_of_them.items() if c >= LEAST}
+
+
+def combine(confidences: Iterable[float]) -> float:
+    """Several independent sayings of one thing, by noisy-or: `1 - product of (1 - confidence)`."""
+    return 1.0 - math.prod(1.0 - min(c, 0.99) for c in confidences)
+
+
+def choose_relation(mentions: Sequence[Mapping[str, float]]) -> tuple[str | None, int]:
+    """The surest relation of a link over all its places, and the index of the place that says it best; of a
+    link that says nothing, None and the first.
+    """
+    best: tuple[float, str | None, int] = (0.0, None, 0)
+    for name in sorted({name for mention in mentions for name in mention}):
+        confidences = [mention.get(name, 0.0) for mention in mentions]
+        sure = combine(confidences)
+        if sure > best[0]:
+            best = (sure, name, max(range(len(mentions)), key=confidences.__getitem__))
+    return best[1], best[2]

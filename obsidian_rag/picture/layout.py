@@ -1,0 +1,146 @@
+"""Where the notes of a picture stand, so that names do not cover one another. Pure, and the same every time.
+
+Forces between notes (repulsion, springs along links, a pull to the ring of their hop) place them roughly;
+then boxes that overlap are pushed apart until none do. Lengths are in units of the picture, y grows downward.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+STEPS = 320
+FIRST_STEP = 60.0  # the farthest a note moves in the first step; less in each later one
+SPRING = 0.08
+LINK_SPRING = 0.012  # of links that were not walked: they may be long
+LINK_ROOM = 62.0  # between two linked boxes, for the link's own label
+REPULSION = 2600.0
+RING_PULL = 0.04
+APART = 0.5  # of an overlap taken back at once; both boxes move
+GROWTH = 1.05
+
+
+def lay_out(
+    sizes: Sequence[tuple[float, float]],
+    hops: Sequence[int],
+    parents: Sequence[int],
+    links: Sequence[tuple[int, int]],
+) -> list[tuple[float, float]]:
+    """The middle of each box, (0, 0) for the first. `sizes` are widths and heights; `parents` and `links`
+    count boxes, as in Picture.
+    """
+    boxes = np.array(sizes, dtype=np.float64).reshape(-1, 2)
+    radii = _ring_radii(boxes, hops)
+    ring = radii[np.array(hops)]
+    places = _spread(boxes, hops, parents, radii)
+    walked = {frozenset((n, parent)) for n, parent in enumerate(parents) if n}
+    other = {frozenset(link) for link in links} - walked
+    pairs = np.array([sorted(pair) for pair in (*_order(walked), *_order(other))], dtype=int).reshape(-1, 2)
+    strength = np.array([SPRING] * len(walked) + [LINK_SPRING] * len(other)).reshape(-1, 1)
+    for step in range(STEPS):
+        places = _move(places, boxes, ring, pairs, strength, FIRST_STEP * (1 - step / STEPS) ** 1.5)
+    return [(float(x), float(y)) for x, y in np.round(_separate(places, boxes), 1)]
+
+
+def _order(pairs: set[frozenset[int]]) -> list[list[int]]:
+    return sorted(sorted(pair) for pair in pairs)
+
+
+def _ring_radii(boxes: Floats, hops: Sequence[int]) -> Floats:
+    """How far from the middle the notes of each hop belong: so far that all have room within."""
+    area, radii = 0.0, [0.0]
+    hop_of = np.array(hops)
+    for hop in range(1, max(hops, default=0) + 1):
+        there = boxes[hop_of == hop]
+        before = area
+        area += float((there[:, 0] * there[:, 1]).sum()) * 2.6
+        within, outside = math.sqrt(before / math.pi), math.sqrt(area / math.pi)
+        radii.append(max(radii[-1] + 110, (within + outside) / 2 + 30 * hop))
+    return np.array(radii)
+
+
+def _spread(boxes: Floats, hops: Sequence[int], parents: Sequence[int], radii: Floats) -> Floats:
+    """A first guess: each note on its ring, in the sector of the note it was reached from."""
+    children: dict[int, list[int]] = {}
+    for n, parent in enumerate(parents):
+        if n:
+            children.setdefault(parent, []).append(n)
+    weight = [1.0] * len(parents)
+    for n in range(len(parents) - 1, 0, -1):  # a note stands behind the one it was reached from
+        if n in children:
+            weight[n] = 0.4 + sum(weight[child] for child in children[n])
+    places = np.zeros_like(boxes)
+    sectors = {0: (-math.pi, math.pi)}
+    for n in range(len(parents)):
+        start, end = sectors[n]
+        if n:
+            middle = (start + end) / 2
+            places[n] = radii[hops[n]] * math.cos(middle), radii[hops[n]] * math.sin(middle)
+        at, total = start, sum(weight[child] for child in children.get(n, ()))
+        for child in children.get(n, ()):
+            width = (end - start) * weight[child] / total
+            sectors[child] = at, at + width
+            at += width
+    return places
+
+
+def _move(
+    places: Floats, boxes: Floats, ring: Floats, pairs: NDArray[np.int_], strength: Floats, most: float
+) -> Floats:
+    """One step of the forces; nothing moves farther than `most`, the first note not at all."""
+    apart = places[:, None, :] - places[None, :, :]
+    square = (apart**2).sum(axis=2) + 1.0
+    force = (apart * (REPULSION / square)[:, :, None]).sum(axis=1)
+    if len(pairs):
+        first, second = pairs[:, 0], pairs[:, 1]
+        along = places[second] - places[first]
+        length = np.sqrt((along**2).sum(axis=1, keepdims=True)) + 1e-6
+        wanted = (boxes[first].mean(axis=1) + boxes[second].mean(axis=1)).reshape(-1, 1) / 2 + LINK_ROOM
+        pull = along / length * (length - wanted) * strength
+        np.add.at(force, first, pull)
+        np.add.at(force, second, -pull)
+    radius = np.sqrt((places**2).sum(axis=1)) + 1e-6
+    force += places * ((ring - radius) / radius * RING_PULL)[:, None]
+    length = np.sqrt((force**2).sum(axis=1, keepdims=True)) + 1e-6
+    moved = places + force / length * np.minimum(length, most)
+    moved[0] = 0.0
+    pushed: Floats = moved + _push_apart(moved, boxes)
+    return pushed
+
+
+def _push_apart(places: Floats, boxes: Floats) -> Floats:
+    """How each box moves to overlap its neighbours less, along the shorter way out. The first stays."""
+    apart = places[:, None, :] - places[None, :, :]
+    overlap = (boxes[:, None, :] + boxes[None, :, :]) / 2 - np.abs(apart)
+    overlap[np.arange(len(boxes)), np.arange(len(boxes))] = 0.0
+    covered = np.all(overlap > 0, axis=2)
+    sideways = overlap[:, :, 0] < overlap[:, :, 1]
+    # Two boxes at the same place go apart by their order.
+    order = np.sign(np.arange(len(boxes))[:, None] - np.arange(len(boxes))[None, :])
+    sign = np.where(apart == 0, order[:, :, None], np.sign(apart))
+    push = np.where(covered[:, :, None], overlap * sign * APART, 0.0)
+    push[:, :, 0] *= sideways
+    push[:, :, 1] *= ~sideways
+    push[:, 0] *= 2  # the first does not make room
+    moved: Floats = push.sum(axis=1)
+    moved[0] = 0.0
+    return moved
+
+
+def _separate(places: Floats, boxes: Floats) -> Floats:
+    """Places without overlaps: boxes push one another, and where that does not end, all move outward."""
+    while True:
+        for _ in range(100):
+            push = _push_apart(places, boxes)
+            if np.abs(push).max(initial=0.0) < 0.05:
+                break
+            places = places + push
+        else:
+            places = places * GROWTH
+            continue
+        return places
