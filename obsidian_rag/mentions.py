@@ -123,17 +123,23 @@ def _find_ends(plain: str, spans: Sequence[tuple[int, int]]) -> list[int]:
     for match in _END.finditer(plain):
         end = match.end()
         index = bisect_right(starts, match.start()) - 1
-        if index >= 0 and match.start() < spans[index][1]:
+        link_end = spans[index][1] if index >= 0 else -1
+        if match.start() < link_end:
             continue
         if match.group() == "\n":
             if end - line <= SHORT_LINE or plain[end : end + 1] in "-*+>|":
                 ends.append(end)
             line = end
-        elif plain[end - 1] != "." or not (
-            _ABBREVIATION.search(plain, max(0, end - 12), end) or plain[end : end + 2].strip().islower()
-        ):
+        elif plain[end - 1] != "." or _is_full_stop(plain, end, match.start() == link_end):
             ends.append(end)
     return ends
+
+
+def _is_full_stop(plain: str, end: int, after_link: bool) -> bool:
+    """Whether a dot before `end` ends a sentence; after a link's text it belongs to no abbreviation."""
+    if plain[end : end + 2].strip().islower():
+        return False
+    return after_link or not _ABBREVIATION.search(plain, max(0, end - 12), end)
 
 
 def _narrow(plain: str, start: int, stop: int, first: int, last: int) -> tuple[int, int]:

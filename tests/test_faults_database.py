@@ -212,7 +212,7 @@ def test_a_disk_that_is_really_full_is_told_and_reading_goes_on(
 ) -> None:
     folder = Path(tempfile.mkdtemp(prefix="obsidian-rag-full-"))
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", folder], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=60m", "tmpfs", folder], capture_output=True, check=False
     )
     if mounted.returncode:
         folder.rmdir()
@@ -228,9 +228,12 @@ def test_a_disk_that_is_really_full_is_told_and_reading_goes_on(
         bench = Workbench(vault, own_postgres.create_database("full", tablespace="small"), ollama)
         write_notes(vault, 4)
         bench.index()
-        words = " ".join(f"word{n * 7919 % 100_003}" for n in range(60_000))
-        for number in range(40):
-            vault.write(f"Large {number:02}.md", words[number * 1000 : number * 1000 + 400_000])
+        ballast = folder / "ballast"
+        with ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(folder).free - 200_000)
+        for number in range(6):
+            words = " ".join(f"word{n}of{number}" for n in range(4000))
+            vault.write(f"Large {number}.md", f"# Large {number}\n\n{words}\n")
 
         with pytest.raises(DatabaseError) as caught:
             bench.index()
@@ -240,7 +243,7 @@ def test_a_disk_that_is_really_full_is_told_and_reading_goes_on(
         assert "Free space there" in caught.value.mend
         assert find_notes(bench)[-4:] == [f"Note {n:02}.md" for n in range(4)]
         assert bench.found("note 3", "keyword")[0] == "Note 03.md"
-        subprocess.run(["mount", "-o", "remount,size=600m", folder], check=True)
+        ballast.unlink()
         assert bench.index().status == "ok"
         assert_as_undisturbed(bench, own_bench)
     finally:

@@ -299,14 +299,14 @@ class _Planner:
             owned = [longer for draft in drafts for longer in self._imply(draft)]
             drafts = [draft for draft in owned if draft.kind == self._owned] or drafts
         best: tuple[float, tuple[Step, ...]] = (0.0, ())
-        for _ in range(MOST_STEPS):
+        while drafts:
+            for draft in drafts:
+                worth = self._judge(draft) if draft.steps else 0.0
+                if worth > best[0]:
+                    best = (worth, draft.steps)
             short = [draft for draft in drafts if len(draft.steps) < MOST_STEPS]
             drafts = [longer for draft in short for longer in self._extend(draft)]
             drafts = sorted(drafts, key=lambda draft: -draft.worth)[:MOST_DRAFTS]
-            for draft in drafts:
-                worth = self._judge(draft)
-                if worth > best[0]:
-                    best = (worth, draft.steps)
         return best[1]
 
     def _extend(self, draft: _Draft) -> Iterator[_Draft]:
