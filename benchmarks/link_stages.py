@@ -1,7 +1,7 @@
 """What each stage of the link retriever is worth: `link_stages.py VAULT QUESTIONS.jsonl …`
 
-Searches the vault's index, which must be there, with stages of the plan taken out, and prints figures by file and
-family. Questions are those of `obsidian-rag eval`.
+Searches the vault's index, which must be there, with stages of the plan taken out, and prints figures by
+file and family. Questions are those of `obsidian-rag eval`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ STAGES: dict[str, tuple[frozenset[str], Callable[[Plan], Plan] | None]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("vault")
     parser.add_argument("questions", nargs="+", type=Path)
     given = parser.parse_args()

@@ -3,9 +3,10 @@
 usage: python benchmarks/typed_links.py VAULT [--samples 60] [--seed 7] [--relations FILE.toml]
 
 Reads the notes as the indexer does, without a database and without an embedder, and prints: how many links
-stand at how many places, the share of places that say a relation, the seconds for parsing and for typing, and
-the commonest relations by their surest at each place. `--samples` shows so many typed places by lot, each with
-its relations, what it stands under and its sentence, the link in ⟦brackets⟧: to be judged by eye.
+stand at how many places, the share of places that say a relation, the seconds of processor time for parsing
+and for typing, and the commonest relations by the surest at each place. `--samples` shows so many typed
+places by lot, each with what it says, what it stands under and its sentence, the link in ⟦brackets⟧: to be
+judged by eye.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ Relations = Mapping[str, float]
 
 
 def read_notes(vault: str) -> tuple[list[Note], float]:
-    """The notes of a vault, and the seconds that parsing them took, without reading the files."""
+    """The notes of a vault, and the processor seconds that parsing them took."""
     reader = open_vaults(parse_vaults(vault))
     texts = [(file.path, reader.decode(reader.read(file.path))[0]) for file in reader.notes]
-    started = time.perf_counter()
+    started = time.process_time()
     notes = [parse_note(path, text) for path, text in texts]
-    return notes, time.perf_counter() - started
+    return notes, time.process_time() - started
 
 
 def show(note: Note, mention: Mention, relations: Relations) -> str:
@@ -45,7 +46,7 @@ def show(note: Note, mention: Mention, relations: Relations) -> str:
     at, to = mention.first, mention.last
     sentence = f"{mention.sentence[:at]}⟦{mention.sentence[at:to]}⟧{mention.sentence[to:]}"
     place = " / ".join(" ".join(line.split()) for line in mention.context.splitlines())
-    parts = [f"{said}", f"{note.file_path}:{mention.line} -> {link.target}"]
+    parts = [said, f"{note.file_path}:{mention.line} -> {link.target}"]
     parts += [f"label {mention.label}"] if mention.label else []
     parts += [f"under {place}"] if place else []
     parts += [" ".join(sentence.split())] if mention.sentence else []
@@ -76,9 +77,9 @@ def main() -> None:
     wanted = parser.parse_args()
     table = load_table(wanted.relations)
     notes, parsing = read_notes(wanted.vault)
-    started = time.perf_counter()
+    started = time.process_time()
     said = [type_mentions(note, table) for note in notes]
-    report(notes, said, parsing, time.perf_counter() - started)
+    report(notes, said, parsing, time.process_time() - started)
     typed = [
         (note, mention, relations)
         for note, found in zip(notes, said, strict=True)
