@@ -13,6 +13,11 @@ from obsidian_rag.search.named import Named, Token, find_named, read_tokens
 from obsidian_rag.search.phrases import Phrase, list_phrases, list_seeds, make_seeds, match_phrases
 from obsidian_rag.search.plans import Reading, read_question
 
+LINKED = """
+SELECT EXISTS (SELECT FROM note_links WHERE source_path = ANY(%(nodes)s) AND target_type <> 'attachment')
+    OR EXISTS (SELECT FROM note_links WHERE target_path = ANY(%(nodes)s))
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -28,17 +33,26 @@ class Question:
 
 
 def read_names(conn: Connection, query: str, table: Table) -> Question | None:
-    """The notes that a question names, and its words; None where it names none."""
+    """The notes that a question names, and its words; None where it names none
+    that links touch.
+    """
     query = unicodedata.normalize("NFKC", query)  # as names have it
     tokens = read_tokens(query)
     named = find_named(conn, query, tokens, table)
-    if not named:
+    if not named or not _are_linked(conn, named):
         return None
     reading = read_question(tokens, named, table)
     phrases = list_phrases(query, tokens, named, reading)
     seeds = [seed for _, seed in list_seeds(table)] if phrases else []
     texts = [*(phrase.text for phrase in phrases), *seeds]
     return Question(tuple(tokens), tuple(named), reading, tuple(phrases), tuple(texts))
+
+
+def _are_linked(conn: Connection, named: Sequence[Named]) -> bool:
+    """Whether any link touches what is named; a name that only links give to nothing is touched by them."""
+    nodes = list(name_nodes(named))
+    row = conn.execute(LINKED, {"nodes": nodes}).fetchone()
+    return bool(row and row[0]) or any(node.startswith("?") for node in nodes)
 
 
 def understand(question: Question, table: Table, vectors: Mapping[str, Vector]) -> Question:
