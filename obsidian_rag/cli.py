@@ -164,19 +164,36 @@ def search(
 @cli.command()
 @click.argument("file_path")
 @click.option("--depth", type=int, default=1, show_default=True, help="Links to follow, 1 to 3.")
+@click.option("--relation", "relations", multiple=True, help="Only links that say this; may be repeated.")
+@click.option("--direction", default="both", show_default=True, help="Only links out, or in, at each step.")
 @click.option("--include-content", is_flag=True, help="Add the first 500 characters of each note.")
+@click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart, for a code block in a note.")
+@click.option("--html", "page", type=FILE, metavar="FILE", help="Draw a page for the browser.")
 @json_option
 @with_settings
-def graph(settings: Settings, file_path: str, depth: int, include_content: bool, json_: bool) -> None:
-    """Show which notes a note links to, and which link to it."""
+def graph(settings: Settings, json_: bool, mermaid: bool, page: Path | None, **walk: Any) -> None:
+    """Show which notes a note links to, and which link to it, with how the text says they are connected."""
     from obsidian_rag.graph import walk_graph
+    from obsidian_rag.picture import load_picture
+    from obsidian_rag.picture.mermaid import render_mermaid
+    from obsidian_rag.picture.page import check_page_name, write_page
     from obsidian_rag.render import render_graph
 
+    if mermaid and json_:
+        raise click.UsageError("--mermaid and --json both print; use one of them.")
+    if page:
+        check_page_name(page)
     with open_reader(settings) as reader:
-        found = reader.run(lambda conn: walk_graph(conn, file_path, depth, include_content))
+        found = reader.run(lambda conn: walk_graph(conn, **walk))
+        picture = reader.run(lambda conn: load_picture(conn, found)) if mermaid or page else None
+    if picture and page:
+        write_page(picture, page)
+        click.echo(f"Drawn: {page.absolute()}", err=True)
     if json_:
         print_json(found.to_json())
-    else:
+    elif picture and mermaid:
+        click.echo(render_mermaid(picture), nl=False)
+    elif not page:
         click.echo(render_graph(found))
 
 
@@ -341,9 +358,10 @@ def diagnose(
 
 @cli.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--write", is_flag=True, help="As the owner of the index: statements may change it.")
 @with_settings
-def psql(settings: Settings, arguments: tuple[str, ...]) -> None:
-    """Open psql on the index; what stands after -- goes to psql.
+def psql(settings: Settings, arguments: tuple[str, ...], write: bool) -> None:
+    """Open psql on the index, to read; what stands after -- goes to psql.
 
     \b
     obsidian-rag psql -- -c "TABLE broken_links"
@@ -351,7 +369,7 @@ def psql(settings: Settings, arguments: tuple[str, ...]) -> None:
     from obsidian_rag.psql import run_psql
 
     leave_on_sigterm()
-    sys.exit(run_psql(settings, arguments))
+    sys.exit(run_psql(settings, arguments, write=write))
 
 
 @cli.command()

@@ -1,7 +1,8 @@
 """Where the notes of a picture stand, so that names do not cover one another. Pure, and the same every time.
 
 Forces between notes (repulsion, springs along links, a pull to the ring of their hop) place them roughly;
-then boxes that overlap are pushed apart until none do. Lengths are in units of the picture, y grows downward.
+the whole is drawn in to the shape of a window; then boxes that overlap are pushed apart until none do.
+Lengths are in units of the picture, y grows downward.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ REPULSION = 2600.0
 RING_PULL = 0.04
 APART = 0.5  # of an overlap taken back at once; both boxes move
 GROWTH = 1.05
+ROOMINESS = 4.5  # the picture's area, in that of all boxes: more of it makes names too small to read
+WIDE = 1.8  # the picture's width, in its height, as of a window
+MOST_UNEVEN = 2.0  # how much more it is narrowed one way than the other
 
 
 def lay_out(
@@ -44,7 +48,7 @@ def lay_out(
     strength = np.array([SPRING] * len(walked) + [LINK_SPRING] * len(other)).reshape(-1, 1)
     for step in range(STEPS):
         places = _move(places, boxes, ring, pairs, strength, FIRST_STEP * (1 - step / STEPS) ** 1.5)
-    return [(float(x), float(y)) for x, y in np.round(_separate(places, boxes), 1)]
+    return [(float(x), float(y)) for x, y in np.round(_separate(_draw_in(places, boxes), boxes), 1)]
 
 
 def _order(pairs: set[frozenset[int]]) -> list[list[int]]:
@@ -130,6 +134,16 @@ def _push_apart(places: Floats, boxes: Floats) -> Floats:
     moved: Floats = push.sum(axis=1)
     moved[0] = 0.0
     return moved
+
+
+def _draw_in(places: Floats, boxes: Floats) -> Floats:
+    """Places nearer to the first where they take more room than the boxes need; never farther from it."""
+    area = float((boxes[:, 0] * boxes[:, 1]).sum()) * ROOMINESS
+    wanted = np.sqrt([area * WIDE, area / WIDE])
+    extent = np.maximum(np.ptp(places, axis=0), 1.0)
+    scale = np.minimum(wanted / extent, 1.0)
+    drawn: Floats = places * np.minimum(scale, scale.min() * MOST_UNEVEN)
+    return drawn
 
 
 def _separate(places: Floats, boxes: Floats) -> Floats:

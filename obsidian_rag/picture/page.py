@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
+from pathlib import Path
 
+from obsidian_rag.errors import QueryError
 from obsidian_rag.picture import Picture, PictureLink, PictureNote, count_relations
 from obsidian_rag.picture.labels import Box, find_room, measure, wrap
 from obsidian_rag.picture.layout import lay_out
@@ -31,6 +33,7 @@ ARROW_HEAD = (
     ' markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0.8L8 4L0 7.2z"/></marker>'
 )
 BEND = 26.0  # how far two links between the same notes part
+ASIDE = 5.0  # between a link and the circle of a note that it is none of
 ALONG = (0.5, 0.42, 0.58, 0.34, 0.66, 0.27, 0.73)  # where on a link its type is tried
 
 Point = tuple[float, float]
@@ -49,6 +52,24 @@ class Drawn:
     def middle(self) -> Point:
         """Of the circle."""
         return self.box.x, round(self.box.y - self.box.height / 2 + self.radius + 3, 1)
+
+
+def check_page_name(path: Path) -> None:
+    """Raises QueryError for a file that is no page by its name: a slip must not overwrite a note."""
+    if path.suffix.casefold() not in (".html", ".htm"):
+        raise QueryError(f"No page is written to {str(path)!r}", "Name a file that ends in .html.")
+
+
+def write_page(picture: Picture, path: Path) -> None:
+    """Write the page to a file, over an older one. Raises QueryError where that cannot be done."""
+    check_page_name(path)
+    try:
+        path.write_text(render_page(picture), "utf-8")
+    except OSError as exc:
+        raise QueryError(
+            f"{str(path)!r} cannot be written: {exc.strerror}",
+            "Name a file in a folder that you may write to.",
+        ) from exc
 
 
 def render_page(picture: Picture) -> str:
@@ -168,8 +189,8 @@ def _draw_links(picture: Picture, drawn: Sequence[Drawn], styles: Mapping[str, i
     taken = [one.box for one in drawn]
     texts = []
     for n, link in enumerate(picture.links):
-        bend = BEND if (link.target, link.source) in both else 0.0
-        start, control, end = trace(drawn[link.source], drawn[link.target], bend)
+        bends = (BEND,) if (link.target, link.source) in both else (0.0, BEND, -BEND)
+        start, control, end = _lead_around(drawn, link, bends)
         path = f"M{start[0]:g} {start[1]:g}Q{control[0]:g} {control[1]:g} {end[0]:g} {end[1]:g}"
         kind, room = ", ".join(dict.fromkeys(link.relations)), None
         label = ""
@@ -189,6 +210,36 @@ def _draw_links(picture: Picture, drawn: Sequence[Drawn], styles: Mapping[str, i
             f'<path class="line" d="{path}" marker-end="url(#arrow-{style})"/>{label}</g>\n'
         )
     return "".join(texts)
+
+
+def _lead_around(
+    drawn: Sequence[Drawn], link: PictureLink, bends: tuple[float, ...]
+) -> tuple[Point, Point, Point]:
+    """The link's curve of the first bend, also a wider one, that touches no other note: through a note it
+    would look like two links.
+    """
+    others = [
+        (one.middle, one.radius + ASIDE) for n, one in enumerate(drawn) if n not in (link.source, link.target)
+    ]
+    curves = [
+        trace(drawn[link.source], drawn[link.target], bend * wider) for wider in (1, 2, 3) for bend in bends
+    ]
+    return next((curve for curve in curves if not _touches(curve, others)), curves[0])
+
+
+def _touches(curve: tuple[Point, Point, Point], circles: Sequence[tuple[Point, float]]) -> bool:
+    xs, ys = zip(*curve, strict=True)
+    near = [
+        (x, y, radius)
+        for (x, y), radius in circles
+        if min(xs) - radius < x < max(xs) + radius and min(ys) - radius < y < max(ys) + radius
+    ]
+    if not near:
+        return False
+    length = math.dist(curve[0], curve[1]) + math.dist(curve[1], curve[2])
+    steps = max(2, math.ceil(length / 8))
+    points = [_point(*curve, step / steps) for step in range(steps + 1)]
+    return any(math.hypot(x - px, y - py) < radius for x, y, radius in near for px, py in points)
 
 
 def trace(source: Drawn, target: Drawn, bend: float) -> tuple[Point, Point, Point]:
