@@ -1,13 +1,14 @@
 # make demo            index the example vault and ask it (VAULT=/path/to/vault for your own)
 # make test            run the tests
 # make check           lint and types
+# make audit           look the installed packages up among the known vulnerabilities (needs the internet)
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check clean
+.PHONY: demo test check audit clean
 
 # The path reaches the program through the shell's environment, whatever signs it holds.
 demo: $(VENV)/installed
@@ -20,6 +21,13 @@ check: $(VENV)/installed-test
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+
+# --strict: a package that could not be looked up is no pass.
+audit: $(VENV)/installed
+	@test -x $(VENV)/audit/bin/pip-audit || { "$(PYTHON)" -m venv $(VENV)/audit && \
+	  $(VENV)/audit/bin/python -m pip --disable-pip-version-check install pip-audit; }
+	$(BIN)/python -m pip freeze --exclude-editable >$(VENV)/audited.txt
+	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip -r $(VENV)/audited.txt
 
 $(VENV)/installed: pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -23,9 +23,11 @@ CREATE TABLE documents (
     overlap INTEGER NOT NULL DEFAULT 0,         -- so many first characters of content repeat earlier text
     content_hash BYTEA,                         -- of the embedded text; equal text shares one vector
     search_tsv TSVECTOR,                        -- weighted words: A path, B heading path, D content
+    repeated BOOLEAN NOT NULL DEFAULT FALSE,    -- its text is that of a row which the vector index has
     UNIQUE (file_path, chunk_index)
 );
-CREATE INDEX documents_embedding_idx ON documents USING hnsw (embedding vector_cosine_ops);
+CREATE INDEX documents_embedding_idx ON documents USING hnsw (embedding vector_cosine_ops)
+    WHERE NOT repeated;                         -- one row of each text
 CREATE INDEX documents_content_tsv_idx ON documents USING gin (content_tsv);
 CREATE INDEX documents_content_hash_idx ON documents (content_hash);
 CREATE INDEX documents_search_tsv_idx ON documents USING gin (search_tsv);

@@ -25,6 +25,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 # A path as people write it: exact, without .md, in another case or Unicode form, its end, or a title.
 FIND = """
 SELECT file_path, CASE
+    WHEN file_path = %(exact)s THEN -1
     WHEN file_path = %(asked)s THEN 0
     WHEN file_path = %(asked)s || '.md' THEN 1
     WHEN folded IN (%(folded)s, %(folded)s || '.md') THEN 2
@@ -97,7 +98,9 @@ def find_note(conn: Connection, file_path: str) -> str:
     """
     asked = _clean_path(_strip_vault(conn, file_path))
     folded = unicodedata.normalize("NFC", asked).lower()
-    found = [row[0] for row in conn.execute(FIND_CLOSEST, {"asked": asked, "folded": folded}).fetchall()]
+    # A name may begin or end with what people do not mean to write: a blank.
+    values = {"exact": file_path, "asked": asked, "folded": folded}
+    found = [row[0] for row in conn.execute(FIND_CLOSEST, values).fetchall()]
     if len(found) == 1:
         return str(found[0])
     if found:

@@ -58,6 +58,7 @@ def with_settings(command: Command) -> Command:
         flags = {name: arguments.pop(name.lower()) for name in NAMES}
         named = arguments.pop("vault_argument", None)
         as_json = arguments.get("json_", False)
+        settings = Settings()
         try:
             if named:
                 flags["VAULT_PATH"] = named
@@ -82,10 +83,11 @@ def with_settings(command: Command) -> Command:
                 raise
             if isinstance(exc, OSError) and exc.errno == errno.ENOSPC:
                 fail(False, "No space is left where the output goes", "Free some, or write it elsewhere.")
-            traceback.print_exc()
-            fail(
-                as_json, f"{type(exc).__name__}: {exc}", "This is a fault of obsidian-rag; please report it."
-            )
+            from obsidian_rag.masking import hide_passwords
+
+            click.echo(hide_passwords(traceback.format_exc(), settings), err=True)
+            words = hide_passwords(f"{type(exc).__name__}: {exc}", settings)
+            fail(as_json, words, "This is a fault of obsidian-rag; please report it.")
 
     for flag, name, text in reversed(SETTING_OPTIONS):
         wrapped = click.option(flag, name.lower(), metavar="TEXT", help=f"{text} [{name}]")(wrapped)

@@ -236,6 +236,8 @@ def parse_vaults(value: str) -> tuple[Vault, ...]:
 
 
 _USERINFO = re.compile(r"(?<=://)(?P<user>[^:/?@]*):.*@", re.DOTALL)
+# Where the host was forgotten, what should be a password stands in the place of a port.
+_NO_PORT = re.compile(r"(?<=://)(?P<user>[^:/?@\[\s]*):(?!\d*(?:[/?,\s]|$))[^@]*?(?=[/?\s]|$)")
 _PASSWORD = re.compile(
     r"(?P<name>\w*password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|[^\s&]*)", re.IGNORECASE | re.DOTALL
 )
@@ -246,7 +248,8 @@ def mask_password(url: str) -> str:
 
     Also where it cannot be parsed: a password with unescaped signs is the likeliest reason for that.
     """
-    return _PASSWORD.sub(r"\g<name>***", _USERINFO.sub(r"\g<user>:***@", url))
+    shown = _USERINFO.sub(r"\g<user>:***@", url)
+    return _PASSWORD.sub(r"\g<name>***", _NO_PORT.sub(r"\g<user>:***", shown))
 
 
 def make_printable(path: Path) -> str:

@@ -8,14 +8,15 @@ from dataclasses import replace
 from obsidian_rag.catalog import find_note
 from obsidian_rag.config import Vault
 from obsidian_rag.diagnosis import Diagnosis, Place, Rival, WordUse
-from obsidian_rag.embedding import Vector
 from obsidian_rag.errors import NoteNotFound, VaultError
 from obsidian_rag.index_reader import IndexReader
+from obsidian_rag.link_effects import explain_links, list_named
 from obsidian_rag.postgres import Connection
 from obsidian_rag.prior_effects import explain_priors, list_priors
 from obsidian_rag.search.filters import find_allowed, find_exclude
-from obsidian_rag.search.fusion import Fused, rank_calibrated, score_calibrated
+from obsidian_rag.search.fusion import Fused, is_certain, order_text, rank_calibrated, score_calibrated
 from obsidian_rag.search.keyword import read_words, search_keywords
+from obsidian_rag.search.links import explain_hits, search_links
 from obsidian_rag.search.pipeline import Prepared, Ranked, prepare, rank_notes
 from obsidian_rag.search.priors import Priors
 from obsidian_rag.search.query import Filters, Request, apply_settings, classify_intent
@@ -71,7 +72,7 @@ def diagnose_target(
 def _diagnose(conn: Connection, request: Request, target: str, prepared: Prepared) -> Diagnosis:
     ranked = rank_notes(conn, request, prepared)
     fused, allowed, retrieved = ranked.fused, ranked.allowed, ranked.retrieved
-    deep = _retrieve_all(conn, request, prepared.vector, allowed, retrieved)
+    deep = _retrieve_all(conn, request, prepared, allowed, retrieved)
     places = _find_places(target, request, retrieved, deep) | _find_later_places(target, ranked)
     chunk = conn.execute(BEST_CHUNK, (target, deep.best_chunk(target))).fetchone()
     best_chunk = (
@@ -82,6 +83,8 @@ def _diagnose(conn: Connection, request: Request, target: str, prepared: Prepare
     words = _find_words(conn, request, target, deep.best_chunk(target))
     rank = next((place for place, note in enumerate(fused, 1) if note.file_path == target), None)
     above = fused[: rank - 1] if rank else fused
+    told = [target, *(note.file_path for note in above[:ABOVE])]
+    ways = explain_hits(conn, [hit for path in told if (hit := deep.links.find(path))])
     rivals = tuple(
         Rival(
             note.file_path,
@@ -89,6 +92,7 @@ def _diagnose(conn: Connection, request: Request, target: str, prepared: Prepare
             round(note.score, 6),
             note.ranks,
             _explain_rival(note, target, deep, places, ranked.priors),
+            ways.get(note.file_path, ()),
         )
         for place, note in enumerate(above[:ABOVE], 1)
     )
@@ -107,9 +111,12 @@ def _diagnose(conn: Connection, request: Request, target: str, prepared: Prepare
         best_chunk=best_chunk,
         above=rivals,
         priors=list_priors(target, ranked, request.limit),
+        named=list_named(deep.links),
+        linked_by=ways.get(target, ()),
         notices=ranked.notices,
     )
     depth = DEPTH * deepen(request, prepared.reranker).limit
+    retrieved = replace(retrieved, links=deep.links)
     findings = _find_reasons(conn, request, diagnosis, allowed, retrieved, depth)
     return replace(diagnosis, findings=findings + explain_priors(request, target, ranked))
 
@@ -117,14 +124,14 @@ def _diagnose(conn: Connection, request: Request, target: str, prepared: Prepare
 def _retrieve_all(
     conn: Connection,
     request: Request,
-    vector: Vector | None,
+    prepared: Prepared,
     allowed: Sequence[int] | None,
     retrieved: Retrieved,
 ) -> Retrieved:
     """What the retrievers would give if they were asked for every note."""
     near: list[VectorHit] = []
-    if vector is not None:
-        values = {"vector": vector, "allowed": None if allowed is None else list(allowed)}
+    if prepared.vector is not None:
+        values = {"vector": prepared.vector, "allowed": None if allowed is None else list(allowed)}
         near = [VectorHit(*row) for row in conn.execute(NEAREST_OF_ALL, values).fetchall()]
         near.sort(key=lambda hit: (-hit.cosine, hit.file_path))
     keyword, names = retrieved.keyword, retrieved.names
@@ -132,9 +139,12 @@ def _retrieve_all(
         keyword = search_keywords(conn, request.query, EVERY, allowed=allowed, without=request.without)
     if request.mode != "vector" and "names" not in request.without:
         names = find_names(conn, request.query, EVERY, keyword, allowed)
-    return replace(
-        retrieved, vector=near, keyword=keyword, names=names, cosines={hit.file_path: hit for hit in near}
-    )
+    links = retrieved.links
+    if prepared.question is not None:
+        order = order_text(retrieved, request)
+        links = search_links(conn, prepared.question, prepared.table, EVERY, order, allowed)
+    cosines = {hit.file_path: hit for hit in near}
+    return replace(retrieved, vector=near, keyword=keyword, names=names, cosines=cosines, links=links)
 
 
 def _find_places(target: str, request: Request, retrieved: Retrieved, deep: Retrieved) -> dict[str, Place]:
@@ -168,6 +178,9 @@ def _find_places(target: str, request: Request, retrieved: Retrieved, deep: Retr
         None,
         f"{name.match}: {name.name}" if name else "",
     )
+    if deep.links.order:
+        listed = [] if is_certain(retrieved) else retrieved.links.order
+        places["links"] = _place(target, deep.links.order, listed, None)
     if deep.dated:
         places["dates"] = _place(target, deep.dated, retrieved.dated, None)
     return places
@@ -270,6 +283,8 @@ def _find_reasons(
     reasons += _explain_words(found, retrieved)
     reasons += _explain_vectors(found)
     reasons += _explain_rerank(found)
+    if not is_certain(retrieved):
+        reasons += explain_links(found.target, retrieved.links)
     return tuple(reasons)
 
 
@@ -291,7 +306,7 @@ def _explain_words(found: Diagnosis, retrieved: Retrieved) -> list[str]:
     elif found.words and not all(use.in_chunk for use in found.words):
         reasons.append("It holds every word of the query, but no single passage of it does.")
     names = found.retrievers.get("names")
-    if names and names.rank is None:
+    if names and names.rank is None and found.target not in retrieved.links.named:
         reasons.append(
             "Its title and aliases are not what the query says; asked by one of them it comes first."
         )

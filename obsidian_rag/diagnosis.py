@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from obsidian_rag.models import LinkStep
+from obsidian_rag.render import render_step
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -32,13 +35,37 @@ class WordUse:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """A note that stands above, and why."""
+    """A note that stands above, and why. `linked_by` is the way by links from what the query names."""
 
     file_path: str
     rank: int
     score: float
     ranks: dict[str, int]
     because: str
+    linked_by: tuple[LinkStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepUse:
+    """A hop that the query asks for: the relations, with how surely, and the kind of note it leads to."""
+
+    relations: dict[str, float]
+    kind: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedUse:
+    """Words of the query that name notes, with how surely; `?name` is a note that is not written yet. `steps`
+    are the hops that it asks for from there, `kind` what kind of note it wants, `share` how much of its words
+    that explains. `is_clear` tells that this is enough to go by links alone.
+    """
+
+    text: str
+    notes: dict[str, float]
+    steps: tuple[StepUse, ...]
+    kind: str | None
+    share: float
+    is_clear: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +102,8 @@ class Diagnosis:
     best_chunk: dict[str, Any] | None = None
     above: tuple[Rival, ...] = ()
     priors: tuple[PriorUse, ...] = ()
+    named: tuple[NamedUse, ...] = ()
+    linked_by: tuple[LinkStep, ...] = ()
     findings: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
 
@@ -97,6 +126,8 @@ def render_diagnosis(found: Diagnosis) -> str:
         score = f", score {where.score:.4f}" if where.score is not None else ""
         beyond = "" if where.fused or not where.rank else ", deeper than a search looks"
         lines.append(f"  {name:<8} {rank}{score}{beyond}{f' ({where.detail})' if where.detail else ''}")
+    lines += [_render_named(use) for use in found.named]
+    lines += [f"  {render_step(step)}" for step in found.linked_by]
     if found.best_chunk:
         chunk = found.best_chunk
         where_ = f"lines {chunk['start_line']}-{chunk['end_line']}"
@@ -108,8 +139,18 @@ def render_diagnosis(found: Diagnosis) -> str:
         lines.append(f"  {use.word:<16} {held}, in {use.notes} notes")
     if found.above:
         lines.append("Above it:")
-        lines += [f"  {r.rank}. {r.file_path} ({r.score:.4f}): {r.because}" for r in found.above]
+        for rival in found.above:
+            lines.append(f"  {rival.rank}. {rival.file_path} ({rival.score:.4f}): {rival.because}")
+            lines += [f"     {render_step(step)}" for step in rival.linked_by]
     if found.priors:
         lines.append("Priors, with the place without and with them:")
         lines += [f"  {use.before} -> {use.after} {use.file_path}: {use.text}" for use in found.priors]
     return "\n".join([*lines, "Why:", *(f"- {text}" for text in found.findings)])
+
+
+def _render_named(use: NamedUse) -> str:
+    """`Names "Ann" (Ann.md 1.00): founded > company, invested_in > person; clear, 100% of the words`"""
+    notes = ", ".join(f"{node} {weight:.2f}" for node, weight in use.notes.items())
+    steps = ", ".join(f"{' or '.join(step.relations)} > {step.kind or 'any note'}" for step in use.steps)
+    clear = "clear" if use.is_clear else "not clear"
+    return f'Names "{use.text}" ({notes}): {steps or "nothing asked"}; {clear}, {use.share:.0%} of the words'

@@ -75,6 +75,12 @@ DISAGREEMENTS: tuple[tuple[str, LiteralString, str], ...] = (
         ANEW,
     ),
     (
+        "chunks that no meaning finds, since the one that stood for them is gone",
+        """SELECT count(*) FROM documents d WHERE repeated AND NOT EXISTS (
+            SELECT FROM documents r WHERE r.content_hash = d.content_hash AND NOT r.repeated)""",
+        ANEW,
+    ),
+    (
         "words of chunks that are not in the index",
         """SELECT count(*) FROM postings p WHERE NOT EXISTS (
             SELECT FROM notes n JOIN documents d USING (file_path)

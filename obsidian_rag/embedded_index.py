@@ -23,6 +23,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from obsidian_rag.config import Settings, Vault, is_folder
 from obsidian_rag.errors import SettingsError
 from obsidian_rag.postgres import Connection, mapped_errors, open_connection
+from obsidian_rag.roles import admit_reader
 
 LIST_INDEXES = r"""
 SELECT datname, shobj_description(oid, 'pg_database') AS about
@@ -42,8 +43,9 @@ class EmbeddedIndex:
     indexed_at: float
 
 
-def locate(settings: Settings, create: bool) -> str:
-    """The conninfo of the index of the settings' vaults; without vaults, of the one written last.
+def locate(settings: Settings, create: bool, *, read_only: bool = False) -> str:
+    """The conninfo of the index of the settings' vaults; without vaults, of the one written last. It is the
+    superuser's, or with `read_only` that of the role that reads.
 
     Raises SettingsError where there is none and `create` is not set, or where the server is not installed.
     """
@@ -59,6 +61,8 @@ def locate(settings: Settings, create: bool) -> str:
         database = _find(conn, server, settings.vaults)
         if database is None and create:
             database = _create(conn, settings.vaults)
+        if database is not None and read_only:
+            server = admit_reader(conn, server)
     if database is not None:
         return make_conninfo(server, dbname=database)
     if not settings.vaults:

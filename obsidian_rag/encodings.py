@@ -15,6 +15,8 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 REPLACEMENT = "\ufffd"
+MAX_LINES = 200_000
+"""Lines of a note: what a parser keeps of each takes up to 1.5 KB."""
 # What no text file holds in number: control characters other than tab, line ends, form feed and escape.
 _CONTROL = re.compile("[\x01-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 _RESTORE = "Give it another ending than .md, or restore it from a backup."
@@ -26,7 +28,7 @@ def decode(data: bytes) -> tuple[str, tuple[str, ...]]:
 
     UTF-8, UTF-16 and UTF-32 by their BOM, UTF-16 without one where every other byte is NUL. Single bytes that
     are not UTF-8 become U+FFFD with a warning, as they look in Obsidian. Raises NoteError where more than a
-    tenth of a file is not text.
+    tenth of a file is not text, or where it has more lines than a note can have.
     """
     warnings: list[str] = []
     encoding, start = _detect_encoding(data)
@@ -42,6 +44,12 @@ def decode(data: bytes) -> tuple[str, tuple[str, ...]]:
         raise NoteError("The file is not text", _RESTORE)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.count("\n") + 1
+    if lines > MAX_LINES:
+        raise NoteError(
+            f"The file has {lines:,} lines; a note has at most {MAX_LINES:,}",
+            "Split it, or give it another ending than .md.",
+        )
     return text, tuple(warnings)
 
 

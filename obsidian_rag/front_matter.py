@@ -34,6 +34,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 MAX_CHARACTERS = 1_000_000
 MAX_DEPTH = 50
+TOO_DEEP = f"they are nested deeper than {MAX_DEPTH} levels"
 MAX_VALUES = 50_000
 """How many values properties may have once every alias (`*name`) is replaced by what it stands for."""
 MAX_EXPANDED = 4 * MAX_CHARACTERS
@@ -117,18 +118,16 @@ class _Reader:
         self.values: dict[str, Any] = {}
         self.texts: list[Property] = []
         self.duplicates: list[tuple[str, int]] = []
-        self.count = 0
         self.size = 0
 
     def read(self, node: yaml.MappingNode) -> None:
+        if _count_values(node, {}) > MAX_VALUES:
+            raise _Refused(f"they hold more than {MAX_VALUES} values")
         self.values = self._read_mapping(node, "", 0)
 
     def _read_node(self, node: yaml.Node, key: str, depth: int) -> Any:
-        self.count += 1
-        if self.count > MAX_VALUES:
-            raise _Refused(f"they hold more than {MAX_VALUES} values")
         if depth > MAX_DEPTH:
-            raise _Refused(f"they are nested deeper than {MAX_DEPTH} levels")
+            raise _Refused(TOO_DEEP)
         self.size += len(key) + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
         if self.size > MAX_EXPANDED:
             raise _Refused(f"they hold more than {MAX_EXPANDED} characters")
@@ -159,7 +158,7 @@ def _read_yaml(source: str) -> _Reader | None:
     if len(source) > MAX_CHARACTERS:
         raise _Refused(f"they are longer than {MAX_CHARACTERS} characters")
     if _nests_too_deep(source):
-        raise _Refused(f"they are nested deeper than {MAX_DEPTH} levels")
+        raise _Refused(TOO_DEEP)
     try:
         has_line_ends = any(end in source for end in _LINE_ENDS)
         node = yaml.compose(_prepare(source.translate(_HIDE_LINE_ENDS) if has_line_ends else source), _Loader)
@@ -176,6 +175,20 @@ def _read_yaml(source: str) -> _Reader | None:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _Refused(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
     return reader
+
+
+def _count_values(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node has with all that its aliases stand for, each counted but once."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    count = known.get(id(node))
+    if count is None:
+        known[id(node)] = -1
+        items = (item[1] if isinstance(item, tuple) else item for item in node.value)
+        count = known[id(node)] = 1 + sum(_count_values(item, known) for item in items)
+    if count < 0:
+        raise _Refused(TOO_DEEP)  # a value that holds itself
+    return count
 
 
 def _prepare(source: str) -> str:

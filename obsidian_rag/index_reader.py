@@ -172,7 +172,7 @@ class IndexReader:
                 break
             if not conn.closed:
                 return conn
-        self._conninfo = locate(self._settings)
+        self._conninfo = locate(self._settings, read_only=True)
         conn = connect(self._conninfo, read_only=True)
         try:
             with mapped_errors(self._conninfo):

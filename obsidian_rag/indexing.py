@@ -20,6 +20,7 @@ from obsidian_rag.errors import EmbedderError, IndexerBusy, ObsidianRagError, Se
 from obsidian_rag.intake import PARSER_VERSION, write_notes
 from obsidian_rag.keywords import list_configs
 from obsidian_rag.linking import resolve_links, take_relation_rules
+from obsidian_rag.masking import hide_passwords
 from obsidian_rag.migrate import applied_version, apply_migrations, check_not_newer, check_schema
 from obsidian_rag.models import Failure, RunReport
 from obsidian_rag.postgres import Connection, check_server, connect, locate, mapped_errors
@@ -66,15 +67,16 @@ def run_indexer(
         run_id = ledger.start_run(conn)
         run: Run | None = None
         try:
-            run = _open_run(conn, settings, options, progress, reader)
-            _work(run)
+            with mapped_errors(conninfo):  # so that the ledger has the words that the person is told
+                run = _open_run(conn, settings, options, progress, reader)
+                _work(run)
         except BaseException as exc:
             failed = replace(run.report if run else RunReport(None, "failed"), run_id=run_id)
             failed = replace(_finish(failed, started), status="failed")
             on_failure(failed)
             # Where the connection is what failed, the next run closes this one as interrupted.
             with suppress(psycopg.Error):
-                ledger.finish_run(conn, failed, _describe(exc))
+                ledger.finish_run(conn, failed, hide_passwords(_describe(exc), settings))
             raise
         finally:
             if run:
@@ -122,7 +124,7 @@ def _record_attempt(settings: Settings, exc: VaultError) -> None:
         if settings.database_url or embedded_index.is_there(settings):
             with connect(locate(settings)) as conn:
                 check_schema(conn)
-                ledger.record_attempt(conn, _describe(exc))
+                ledger.record_attempt(conn, hide_passwords(_describe(exc), settings))
 
 
 def _prepare_database(conn: Connection, conninfo: str) -> None:

@@ -8,6 +8,7 @@ same search could start, or its failure is remembered, so that time is proportio
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
@@ -71,14 +72,16 @@ def is_tag(name: str) -> bool:
     return _TAG_NAME.fullmatch(name) is not None and not name.isdigit()
 
 
-def find_links(text: str) -> tuple[list[Written], list[str]]:
-    """The links, in the order written, and the tags, without "#", of one paragraph's raw text."""
+def find_links(text: str, most: int = sys.maxsize) -> tuple[list[Written], list[str]]:
+    """The links, in the order written, and the tags, without "#", of one paragraph's raw text; after `most`
+    links no more is looked for.
+    """
     if "[[" not in text and "](" not in text and "#" not in text:
         return [], []
     scan = _Scan(text)
     position = 0
     floor = 0  # what comes before is used up: an escaped "!" makes no image
-    while match := _SPECIAL.search(text, position):
+    while len(scan.links) < most and (match := _SPECIAL.search(text, position)):
         position = match.start()
         character = match.group()
         if character == "[":

@@ -27,6 +27,7 @@ from obsidian_rag.vaults import VaultResolver
 PARSER_VERSION = 3
 # Chunks gathered before a round of embedding: a few batches, so that equal lengths meet in one batch.
 ROUND_SIZE = 128
+MOST_CHUNKS = 40_000  # of a note: more than the largest one of prose has
 # What the database or its adapter says of a value that it cannot hold.
 REFUSALS = (
     psycopg.DataError,
@@ -83,6 +84,11 @@ def _prepare_note(run: Run, change: Change, resolver: VaultResolver) -> Prepared
         text, remarks = run.reader.decode(data)
         note = parse_note(path, text)
         chunks = tuple(split_note(note))
+        if len(chunks) > MOST_CHUNKS:
+            raise NoteError(
+                f"It would be {len(chunks):,} chunks; a note has at most {MOST_CHUNKS:,}",
+                "Split it, or give it another ending than .md.",
+            )
         resolutions = tuple(resolver.resolve(link.target, path, link.kind) for link in note.links)
         said = type_mentions(note, run.table)
     except NoteError as exc:

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from obsidian_rag.relations import WORD, Cue, Phrases, Table, normalize_word
+from obsidian_rag.relations import NOTE_WORD, Cue, Phrases, Table, fold_words
 
 REACH = 5.0  # words at which a cue has lost two thirds of its weight
 # What stands between a cue and its link weakens it: the end of a clause, another link.
@@ -76,12 +76,12 @@ def type_links(sentence: str, links: Sequence[LinkPlace], table: Table) -> list[
 
 def _read_sentence(sentence: str, links: Sequence[LinkPlace], table: Table) -> _Sentence:
     spans = sorted({(link.first, link.last) for link in links if link.last > link.first})
-    tokens = list(WORD.finditer(sentence))
+    tokens = list(NOTE_WORD.finditer(sentence))
     starts = [token.start() for token in tokens]
     linked = {
         at for first, last in spans for at in range(bisect_left(starts, first), bisect_left(starts, last))
     }
-    found = table.said.find([normalize_word(token.group()) for token in tokens])
+    found = table.said.find(fold_words(token.group() for token in tokens))
     free = [cue for cue in found if linked.isdisjoint(range(cue.first, cue.last))]
     cues = [
         _Said(cue.name, starts[cue.first], tokens[cue.last - 1].end(), cue.first, cue.last)
@@ -91,9 +91,9 @@ def _read_sentence(sentence: str, links: Sequence[LinkPlace], table: Table) -> _
     return _Sentence(tuple(spans), tuple(clauses), tuple(starts), tuple(cues))
 
 
-def _find_names(phrases: Phrases, text: str) -> frozenset[str]:
-    cues = phrases.find([normalize_word(word) for word in WORD.findall(text)])
-    return frozenset(cue.name for cue in _keep_longest(cues))
+def _find_names(phrases: Phrases, text: str) -> list[str]:
+    cues = _keep_longest(phrases.find(fold_words(NOTE_WORD.findall(text))))
+    return sorted({cue.name for cue in cues})
 
 
 def _keep_longest(cues: Iterable[Cue]) -> list[Cue]:

@@ -128,7 +128,8 @@ class NoteTools:
         include_excluded: WithExcluded = False,
     ) -> ToolResult:
         """Search the person's notes. Returns the best passage of each note with its path, heading and
-        lines; passages marked (neighbor) stand before or after one of the first five.
+        lines; passages marked (neighbor) stand before or after one of the first five. A question that names a
+        note ("Who was at the meetings about X?") also brings what is linked with it, and tells the way.
         """
 
         def work(reader: IndexReader) -> ToolResult:

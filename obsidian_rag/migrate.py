@@ -11,6 +11,7 @@ from psycopg.errors import UndefinedTable
 from obsidian_rag.adoption import check_tables
 from obsidian_rag.errors import SchemaError
 from obsidian_rag.postgres import Connection
+from obsidian_rag.roles import settle_roles
 
 # Any number will do as long as every version of the program takes the same.
 MIGRATION_LOCK = 7_266_531_204
@@ -77,6 +78,9 @@ def apply_migrations(conn: Connection) -> list[Migration]:
                     "INSERT INTO schema_migrations (version, name, checksum) VALUES (%s, %s, %s)",
                     (migration.version, migration.name, migration.checksum),
                 )
+        if applied:
+            with conn.transaction():
+                settle_roles(conn)
         return applied
     finally:
         if not conn.closed:

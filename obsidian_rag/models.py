@@ -180,9 +180,10 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class LinkStep:
-    """One hop of the way from a note that a question names to a note of the answer. `direction` is "out" for
-    a link of `from_path`, "in" for a link to it, "beside" for two links of one sentence. `relation` is what
-    the text says of the two of what was asked, `sentence` where it says so: line `line` of `source_path`.
+    """One hop of the way from a note that a question names to a note of the answer. A path `?name` is that
+    of a note that is not written yet. `direction` is "out" for a link of `from_path`, "in" for a link to it,
+    "beside" for two links of one sentence. `relation` is what the text says of the two of what was asked,
+    `sentence` where it says so: line `line` of `source_path`.
     """
 
     from_path: str

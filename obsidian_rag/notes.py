@@ -45,6 +45,7 @@ _SEAMS: dict[BlockKind, frozenset[str]] = {
 _LINE_SEAMS = frozenset(("fence", "html", "math"))
 # Places that are kept of one link of a note, and of all of them: a note with more is a list or a machine's.
 MOST_MENTIONS, MOST_PLACES = 16, 5000
+MOST_LINKS = 100_000  # places of links in a note; each takes half a KB while it is read
 _LIST_INDEX = re.compile(r"\.\d+(?=\.|$)")  # `rel.0` is an item of the list `rel`
 
 
@@ -62,6 +63,8 @@ def parse_note(file_path: str, text: str) -> Note:
     starts = [front.body_start + start for start in lines]
     blocks = _make_blocks(tokens, starts, front.body_start, len(text)) if body.strip() else ()
     found, tags = _find_in_body(tokens, text.count("\n", 0, front.body_start) + 1)
+    if len(found) >= MOST_LINKS:
+        warnings.append(f"There are more than {MOST_LINKS} links: what follows them is read as text.")
     links, mentions = _count_links([*_read_property_links(front), *found])
     return Note(
         file_path=file_path,
@@ -173,7 +176,7 @@ def _find_in_body(tokens: Sequence[Token], first_line: int) -> tuple[list[_Found
     for block, text in enumerate(read_texts(tokens)):
         written: list[Written] = []
         for cell, start in text.cells:
-            links, cell_tags = find_links(cell)
+            links, cell_tags = find_links(cell, MOST_LINKS - len(found))
             tags += cell_tags
             if start:
                 links = [replace(w, position=w.position + start, end=w.end + start) for w in links]

@@ -15,6 +15,7 @@ from obsidian_rag.errors import DatabaseError, DatabaseUnavailable, DatabaseUnsu
 
 Connection = psycopg.Connection[Any]
 
+READER = "rag_reader"  # the role that can only read
 CONNECT_TIMEOUT = 10  # seconds; a host that drops packets must not hang a tool call
 # The server of an agent may sit idle for days behind a firewall that forgets connections.
 KEEPALIVES = {"keepalives": 1, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
@@ -22,8 +23,9 @@ MINIMUM_SERVER = 150000
 MINIMUM_PGVECTOR = (0, 7)
 
 
-def locate(settings: Settings, create: bool = False) -> str:
-    """The conninfo of the index. With `create`, an embedded database that is missing is made.
+def locate(settings: Settings, create: bool = False, *, read_only: bool = False) -> str:
+    """The conninfo of the index. With `create`, an embedded database that is missing is made; with
+    `read_only`, an embedded server's is that of a role that can only read.
 
     Starts the embedded server if it is to be used and nobody has. Raises DatabaseUnavailable where the
     server cannot be had, SettingsError where no vault has been indexed in it.
@@ -32,7 +34,7 @@ def locate(settings: Settings, create: bool = False) -> str:
         return external_conninfo(settings.database_url)
     from obsidian_rag import embedded_index
 
-    return embedded_index.locate(settings, create)
+    return embedded_index.locate(settings, create, read_only=read_only)
 
 
 def connect(conninfo: str, *, read_only: bool = False, autocommit: bool = True) -> Connection:
@@ -51,6 +53,13 @@ def connect(conninfo: str, *, read_only: bool = False, autocommit: bool = True) 
     return conn
 
 
+# Since PostgreSQL 16 a member of a role may be kept from taking it.
+MAY_TAKE_READER = """
+SELECT 1 FROM pg_roles WHERE rolname = %s AND pg_has_role(current_user, oid,
+    CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END)
+"""
+
+
 def prepare(conn: Connection, *, read_only: bool) -> None:
     """Make a fresh autocommit connection ready: the vector adapter and, for readers, no way to write.
 
@@ -62,10 +71,7 @@ def prepare(conn: Connection, *, read_only: bool) -> None:
         register_vector(conn)
     if read_only:
         conn.execute("SET default_transaction_read_only = on")
-        row = conn.execute(
-            "SELECT 1 FROM pg_roles WHERE rolname = 'rag_reader' AND pg_has_role(current_user, oid, 'MEMBER')"
-        ).fetchone()
-        if row:
+        if conn.execute(MAY_TAKE_READER, (READER,)).fetchone():
             conn.execute("SET ROLE rag_reader")
     if pgvector_version(conn) >= (0, 8):
         # A filtered or hidden neighbour must not shorten an answer: the scan goes on until it is full.
@@ -157,6 +163,8 @@ def external_conninfo(url: str) -> str:
     parts = f"{given.get('host', '')}{given.get('dbname', '')}"
     if "://" in url and "@" in parts and "%40" not in url:
         raise _unreadable(url)  # an unescaped sign in the password made its rest a part of something else
+    if not re.fullmatch(r"[\d,\s]*", str(given.get("port", ""))):
+        raise _unreadable(url)  # a password in the place of the port: the host was forgotten
     defaults: dict[str, Any] = {
         "connect_timeout": CONNECT_TIMEOUT,
         "application_name": "obsidian-rag",

@@ -1,4 +1,4 @@
-"""psql on the index, with the embedded server kept up meanwhile."""
+"""psql on the index, with the embedded server kept up meanwhile; it only reads unless it is to write."""
 
 from __future__ import annotations
 
@@ -13,17 +13,25 @@ from psycopg.pq import Conninfo
 
 from obsidian_rag.config import Settings
 from obsidian_rag.errors import SettingsError
-from obsidian_rag.postgres import locate
+from obsidian_rag.postgres import READER, connect, locate
+
+READ_ONLY = "-c default_transaction_read_only=on"
 
 
-def run_psql(settings: Settings, arguments: Sequence[str]) -> int:
-    """Run psql on the index and return its exit code, 128 + number where a signal ended it.
+def run_psql(settings: Settings, arguments: Sequence[str], *, write: bool = False) -> int:
+    """Run psql on the index and return its exit code, 128 + number where a signal ended it. With `write` it
+    is the login of the settings, or an embedded server's superuser, that asks.
 
-    Raises SettingsError where there is no psql, or no index.
+    Raises SettingsError where there is no psql, or no index, and DatabaseError kinds where the database
+    cannot be asked who may read it.
     """
-    conninfo = locate(settings)
     program = _find_psql()
-    environment = {**os.environ, **connection_variables(conninfo)}
+    conninfo = locate(settings, read_only=not write)
+    variables = connection_variables(conninfo)
+    if not write:
+        given = variables.get("PGOPTIONS", os.environ.get("PGOPTIONS", ""))
+        variables["PGOPTIONS"] = " ".join(filter(None, (given, *reading_options(conninfo))))
+    environment = {**os.environ, **variables}
     # Ctrl-C is psql's own: it ends the statement, not the session. (A handler is not inherited.)
     previous = signal.signal(signal.SIGINT, lambda *_: None)
     try:
@@ -31,6 +39,13 @@ def run_psql(settings: Settings, arguments: Sequence[str]) -> int:
     finally:
         signal.signal(signal.SIGINT, previous)
     return code if code >= 0 else 128 - code
+
+
+def reading_options(conninfo: str) -> list[str]:
+    """What makes a session read only: its transactions, and its role where the login may take another."""
+    with connect(conninfo, read_only=True) as conn:
+        taken = conn.execute("SELECT current_user").fetchone() == (READER,)
+    return [READ_ONLY, f"-c role={READER}"] if taken else [READ_ONLY]
 
 
 def connection_variables(conninfo: str) -> dict[str, str]:

@@ -20,15 +20,16 @@ from obsidian_rag.errors import SettingsError
 # Raise when the way that links are typed changes; with the table it tells which rules typed an index.
 TYPING_VERSION = 2
 
-# Scripts without spaces (Thai, Lao, Tibetan, Burmese, Khmer, kana, ideographs): each character is a word, and
-# a phrase is a row of them.
+# The words of questions.
+WORD = re.compile(r"1:1|[^\W_]+(?:[-'’.&][^\W_]+)*")
+# The words of notes: of scripts without spaces (Thai, Lao, Tibetan, Burmese, Khmer, kana, ideographs) each
+# character is one, and a phrase is a row of them.
 _UNSPACED = (
     "\u0e00-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff"
 )
 _LETTER = rf"[^\W_{_UNSPACED}]"
-WORD = re.compile(rf"1:1|[{_UNSPACED}]|{_LETTER}+(?:[-'’.&]{_LETTER}+)*")
-_PART = re.compile(rf"(?:{WORD.pattern})(?:\*(?!\S))?")
+NOTE_WORD = re.compile(rf"1:1|[{_UNSPACED}]|{_LETTER}+(?:[-'’.&]{_LETTER}+)*")
 _NAME = re.compile(r"(?:(?![A-Z])[^\W_])+(?:_(?:(?![A-Z])[^\W_])+)*")
 
 # What a row of each table may have; [sharing] and [plain] are one row each.
@@ -74,19 +75,23 @@ class Cue:
     last: int
 
 
-def normalize_word(word: str) -> str:
-    """A word as phrases have it: in lower case, with a straight apostrophe."""
-    return word.lower().replace("’", "'")
+def fold_words(words: Iterable[str]) -> list[str]:
+    """Words as phrases have them: in lower case, with a straight apostrophe."""
+    return [word.lower().replace("’", "'") for word in words]
 
 
 class Phrases:
-    """Finds phrases, given as (phrase, name), among words; `*` at the end of a word stands for any ending."""
+    """Finds phrases, given as (phrase, name), among words; `*` at the end of a word stands for any ending.
 
-    def __init__(self, phrases: Iterable[tuple[str, str]]) -> None:
+    `word` is what a word is, for the phrases as for the text that they are looked for in.
+    """
+
+    def __init__(self, phrases: Iterable[tuple[str, str]], word: re.Pattern[str] = WORD) -> None:
+        part = _make_part(word)
         self._exact: defaultdict[str, list[tuple[tuple[str, ...], str]]] = defaultdict(list)
         self._stems: defaultdict[str, list[tuple[tuple[str, ...], str]]] = defaultdict(list)
         for phrase, name in phrases:
-            words = tuple(normalize_word(part) for part in _PART.findall(phrase))
+            words = tuple(fold_words(part.findall(phrase)))
             first = words[0]
             if first.endswith("*"):
                 self._stems[first[:-1][:3]].append((words, name))
@@ -99,9 +104,13 @@ class Phrases:
         cues: list[Cue] = []
         reached: dict[str, int] = {}  # up to where cues of a name reach
         for at, word in enumerate(words):
+            begun = list(self._exact.get(word, ()))
+            for length in self._lengths:
+                begun += self._stems.get(word[:length], ())
+            if not begun:
+                continue
             here: dict[str, int] = {}
-            stems = (self._stems.get(word[:length], ()) for length in self._lengths)
-            for phrase, name in (*self._exact.get(word, ()), *(entry for found in stems for entry in found)):
+            for phrase, name in begun:
                 if here.get(name, 0) < len(phrase) and _matches(phrase, words, at):
                     here[name] = len(phrase)
             for name, length in here.items():
@@ -111,13 +120,18 @@ class Phrases:
         return cues
 
 
+def _make_part(word: re.Pattern[str]) -> re.Pattern[str]:
+    return re.compile(rf"(?:{word.pattern})(?:\*(?!\S))?")
+
+
 def _matches(phrase: tuple[str, ...], words: Sequence[str], at: int) -> bool:
     if at + len(phrase) > len(words):
         return False
-    return all(
-        word.startswith(part[:-1]) if part.endswith("*") else word == part
-        for part, word in zip(phrase, words[at : at + len(phrase)], strict=True)
-    )
+    for offset, part in enumerate(phrase):
+        word = words[at + offset]
+        if not (word.startswith(part[:-1]) if part.endswith("*") else word == part):
+            return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -144,12 +158,13 @@ class Table:
     @cached_property
     def said(self) -> Phrases:
         """The words by which sentences say relations."""
-        return Phrases((word, r.name) for r in self.relations.values() for word in r.words)
+        return Phrases(((word, r.name) for r in self.relations.values() for word in r.words), NOTE_WORD)
 
     @cached_property
     def labelled(self) -> Phrases:
         """The words by which labels and headings say relations."""
-        return Phrases((word, r.name) for r in self.relations.values() for word in (*r.words, *r.labels))
+        words = ((word, r.name) for r in self.relations.values() for word in (*r.words, *r.labels))
+        return Phrases(words, NOTE_WORD)
 
     @cached_property
     def asked(self) -> Phrases:
@@ -272,14 +287,15 @@ def _read_file(raw: bytes, file: str) -> dict[str, dict[str, Row]]:
 
 
 def _read_rows(table: Any, keys: Sequence[str], place: str) -> dict[str, Row]:
-    rows = table if isinstance(table, dict) else {"NAME": table}
-    wrong = [name for name in rows if name != "NAME" and not _NAME.fullmatch(name)]
-    if wrong:
-        raise SettingsError(
-            f"{place}.{wrong[0]}] has not the name of a relation or kind",
-            "Name it in small letters and digits with single _ between: works_at.",
-        )
-    return {name: _read_row(row, keys, f"{place}.{name}]") for name, row in rows.items()}
+    if not isinstance(table, dict):
+        raise SettingsError(f"{place}] is {table!r}", "Write each row as a table of its own name.")
+    for name in table:
+        if not _NAME.fullmatch(name):
+            raise SettingsError(
+                f"{place}.{name}] has not the name of a relation or kind",
+                "Name it in small letters and digits with single _ between: works_at.",
+            )
+    return {name: _read_row(row, keys, f"{place}.{name}]") for name, row in table.items()}
 
 
 def _read_row(row: Any, keys: Sequence[str], place: str) -> Row:
@@ -293,8 +309,9 @@ def _read_phrases(value: Any, place: str) -> tuple[str, ...]:
     if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
         raise SettingsError(f"{place} is no list of words", 'Write it as ["one", "another"].')
     phrases = tuple(" ".join(item.lower().split()) for item in value or ())
+    part = _make_part(NOTE_WORD)
     for phrase in phrases:
-        if "".join(_PART.findall(phrase)) != phrase.replace(" ", "") or not phrase:
+        if "".join(part.findall(phrase)) != phrase.replace(" ", "") or not phrase:
             raise SettingsError(
                 f"{place} has {phrase!r}, which matches no words of a text",
                 "Write letters and digits, with spaces between words and * only at the end of a word.",
@@ -339,7 +356,7 @@ def _read_share(value: Any, place: str) -> float | None:
 
 
 def _read_switch(value: Any, place: str) -> bool:
-    if value not in (None, True, False):
+    if value is not None and not isinstance(value, bool):
         raise SettingsError(f"{place} is {value!r}", "Write true or false.")
     return bool(value)
 

@@ -94,11 +94,11 @@ def _hit_title(number: int, hit: Hit) -> str:
 
 
 def _render_hit(number: int, hit: Hit) -> str:
-    way = "".join(f"\n{_render_step(step)}" for step in hit.linked_by)
+    way = "".join(f"\n{render_step(step)}" for step in hit.linked_by)
     return f"{_hit_title(number, hit)}{way}\n\n{hit.content.strip() or '(no text)'}"
 
 
-def _render_step(step: LinkStep) -> str:
+def render_step(step: LinkStep) -> str:
     """`Acme.md ← invested_in – Ann.md: "Ann led the seed round of Acme."`"""
     left, right = {"out": ("–", "→"), "in": ("←", "–")}.get(step.direction, ("–", "–"))
     said = f' "{" ".join(step.sentence.split())}"' if step.sentence else ""

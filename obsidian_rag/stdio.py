@@ -87,12 +87,15 @@ def _copy(source: int, stdio: Stdio) -> None:
     events = select.poll()
     events.register(source, select.POLLIN)
     events.register(stdio.wire, 0)  # errors only
-    rest = b""
+    rest: list[bytes] = []  # of a line that goes on; joined but once, however long it is
     with contextlib.suppress(OSError):
         while not dict(events.poll()).get(stdio.wire, 0) & HUNG_UP and (piece := os.read(source, PIECE)):
-            lines, end, rest = (rest + piece).rpartition(b"\n")
-            _write(stdio.feed, mend_surrogates(lines + end))
-        _write(stdio.feed, rest)
+            lines, end, after = piece.rpartition(b"\n")
+            if end:
+                _write(stdio.feed, mend_surrogates(b"".join((*rest, lines, end))))
+                rest = []
+            rest.append(after)
+        _write(stdio.feed, b"".join(rest))
     stdio.end_input()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from obsidian_rag.models import Chunk, Note, Resolution, VaultFile
 from obsidian_rag.note_dates import find_note_date
 from obsidian_rag.postgres import Connection, pgvector_version
 from obsidian_rag.postings import KEYWORD_VERSION, ChunkWords, NoteWords, delete_postings, write_postings
+from obsidian_rag.torn_notes import find_torn_notes
 
 HNSW_LIMIT = 2000  # dimensions of `vector` an HNSW index takes; halfvec takes twice as many
 HALFVEC_LIMIT = 4000
@@ -65,9 +67,13 @@ def embedding_text(chunk: Chunk) -> str:
     return join_text(format_heading_path(chunk.heading_path), chunk.content)
 
 
+# Blanks weigh nothing when a note is cut, so that a chunk may have megabytes of them.
+_BLANKS = re.compile(r"(?<!\s)(\s{1000})\s+")
+
+
 def join_text(heading_path: str, content: str) -> str:
     """What is embedded for a chunk as it is stored."""
-    return f"{heading_path}\n{content}".strip()
+    return _BLANKS.sub(r"\1", f"{heading_path}\n{content}".strip())
 
 
 def hash_text(text: str) -> bytes:
@@ -125,7 +131,8 @@ def set_vector_type(conn: Connection, table: str, dimensions: int) -> None:
 
 
 def create_vector_index(conn: Connection, table: str, name: str, dimensions: int) -> None:
-    """Index a table's vectors by cosine.
+    """Index a table's vectors by cosine, equal ones of repeated text once: many of them would cut the graph
+    apart.
 
     Over 2,000 dimensions HNSW indexes them as halfvec, a cast in the index: the stored vectors stay whole.
     """
@@ -135,7 +142,7 @@ def create_vector_index(conn: Connection, table: str, name: str, dimensions: int
         else sql.SQL("(embedding vector_cosine_ops)")
     )
     conn.execute(
-        sql.SQL("CREATE INDEX {} ON {} USING hnsw {}").format(
+        sql.SQL("CREATE INDEX {} ON {} USING hnsw {} WHERE NOT repeated").format(
             sql.Identifier(name), sql.Identifier(table), column
         )
     )
@@ -192,37 +199,14 @@ LEFT JOIN (SELECT DISTINCT file_path FROM documents WHERE content_hash IS NULL) 
 """
 
 
-# The sums are kept with each note, so that rows which somebody deleted by hand are missed at the cost of
-# counting those that are left. Only then are their notes looked for.
-ARE_CHUNKS_LOST = """
-SELECT (SELECT count(*) FROM documents) IS DISTINCT FROM (SELECT sum(chunks) FROM keyword_stats)
-"""
-FIND_TORN = """
-SELECT n.file_path FROM notes n
-LEFT JOIN (
-    SELECT file_path, count(*) AS chunks, max(chunk_index) AS last, bool_or(content_hash IS NULL) AS adopted
-    FROM documents GROUP BY file_path) AS d USING (file_path)
-JOIN (SELECT note_id, max(chunk_index) AS last FROM postings GROUP BY note_id) AS p ON p.note_id = n.id
-WHERE d.adopted IS NOT TRUE AND (d.file_path IS NULL OR d.chunks <= d.last OR d.last < p.last)
-"""
-
-
 def load_notes(conn: Connection) -> dict[str, StoredNote]:
     """All notes of the index by path, as the diff needs them. One of which chunks were lost has no
     `parser_version`: it is read again like one that an older parser read.
     """
     notes = {row[0]: StoredNote(*row) for row in conn.execute(LOAD_NOTES).fetchall()}
-    for path in _find_torn_notes(conn):
+    for path in find_torn_notes(conn):
         notes[path] = replace(notes[path], parser_version=None)
     return notes
-
-
-def _find_torn_notes(conn: Connection) -> list[str]:
-    made = conn.execute("SELECT to_regclass('keyword_stats')").fetchone()
-    if made is None or made[0] is None:  # a database before its migration
-        return []
-    lost = conn.execute(ARE_CHUNKS_LOST).fetchone()
-    return [row[0] for row in conn.execute(FIND_TORN).fetchall()] if lost and lost[0] else []
 
 
 def load_aliases(conn: Connection) -> dict[str, list[str]]:
@@ -250,10 +234,11 @@ RETURNING id
 INSERT_CHUNK = f"""
 INSERT INTO documents (file_path, file_hash, chunk_index, heading, heading_path, content, embedding,
                        content_tsv, search_tsv, path_terms, metadata, start_line, end_line, overlap,
-                       content_hash)
+                       content_hash, repeated)
 VALUES (%(file_path)s, %(file_hash)s, %(chunk_index)s, %(heading)s, %(heading_path)s, %(content)s,
         %(embedding)s, {CONTENT_TSV}, {SEARCH_TSV}, %(path_terms)s,
-        %(metadata)s, %(start_line)s, %(end_line)s, %(overlap)s, %(content_hash)s)
+        %(metadata)s, %(start_line)s, %(end_line)s, %(overlap)s, %(content_hash)s,
+        EXISTS (SELECT FROM documents WHERE content_hash = %(content_hash)s AND NOT repeated))
 """  # noqa: S608 - constants, no value
 
 
@@ -271,9 +256,10 @@ def store_note(
     path = read.note.file_path
     rows = [_chunk_row(read, chunk, vector) for chunk, vector in zip(chunks, vectors, strict=True)]
     with conn.transaction():
-        _delete_rows(conn, [path], staying=[row["content_hash"] for row in rows])
+        staying = [row["content_hash"] for row in rows]
+        _delete_rows(conn, [path], staying)
         if old_path is not None:
-            delete_notes(conn, [old_path])
+            delete_notes(conn, [old_path], staying)
         note_id = upsert_note(conn, read)
         insert_links(conn, read.note, read.resolutions, read.relations)
         with conn.cursor() as cur:
@@ -343,19 +329,37 @@ def upsert_note(conn: Connection, read: ReadNote) -> int:
     return int(row[0])
 
 
-def delete_notes(conn: Connection, paths: Sequence[str]) -> None:
-    """Remove notes with all that belongs to them, each whole, in one transaction."""
+def delete_notes(conn: Connection, paths: Sequence[str], staying: Sequence[bytes] = ()) -> None:
+    """Remove notes with all that belongs to them, each whole, in one transaction. `staying` are the hashes of
+    chunks that this transaction puts in again.
+    """
     with conn.transaction():
-        _delete_rows(conn, paths)
+        _delete_rows(conn, paths, staying)
         ids = conn.execute("SELECT id FROM notes WHERE file_path = ANY(%s)", (list(paths),)).fetchall()
         delete_postings(conn, [row[0] for row in ids])
         conn.execute("DELETE FROM notes WHERE file_path = ANY(%s)", (list(paths),))
 
 
-def _delete_rows(conn: Connection, paths: Sequence[str], staying: Sequence[bytes] = ()) -> None:
+DELETE_CHUNKS = """
+WITH gone AS (DELETE FROM documents WHERE file_path = ANY(%(paths)s) RETURNING content_hash, repeated)
+SELECT DISTINCT content_hash FROM gone
+WHERE NOT repeated AND content_hash <> ALL(%(staying)s::bytea[])
+"""
+# Of rows with the same text the vector index has one; where that is deleted, another takes its place.
+STAND_IN = """
+UPDATE documents SET repeated = FALSE
+WHERE id IN (SELECT min(id) FROM documents WHERE content_hash = ANY(%s) GROUP BY content_hash
+    HAVING bool_and(repeated))
+"""
+
+
+def _delete_rows(conn: Connection, paths: Sequence[str], staying: Sequence[bytes]) -> None:
     """Remove chunks and links; vectors are kept for this run but for those `staying` in the same note."""
-    conn.execute(KEEP_DEPARTED, {"paths": list(paths), "staying": list(staying)})
-    conn.execute("DELETE FROM documents WHERE file_path = ANY(%s)", (list(paths),))
+    values = {"paths": list(paths), "staying": list(staying)}
+    conn.execute(KEEP_DEPARTED, values)
+    indexed = [row[0] for row in conn.execute(DELETE_CHUNKS, values).fetchall()]
+    if indexed:
+        conn.execute(STAND_IN, (indexed,))
     conn.execute("DELETE FROM note_links WHERE source_path = ANY(%s)", (list(paths),))
 
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from markdown_it.token import Token
 
 CELLS = " | "  # between the cells of a row
-# Characters of what can say something of the links below it. A longer list item is a sentence of its own.
+# Characters of what can say something of the links below it. A longer item or introduction is a sentence with
+# things of its own to say.
 LONGEST_HEADING, LONGEST_ITEM = 120, 60
 DEEPEST = 4  # list items and introductions that count, from within
 _INTRODUCES = re.compile(r"[:：](?:\*\*|__)?\s*$")
 _SENTENCE_END = re.compile(r"[.!?]\s|[。！？]|\n")
 _CALLOUT = re.compile(r"\[![^\]\n]*\][+-]?[ \t]*([^\n]*)")
-_LINK = re.compile(r"!?\[\[[^\[\]\n]*\]\]|\]\([^()\n]*\)")
+_LINK = re.compile(r"!?\[\[[^\[\]\n]*\]\]|\[([^\[\]\n]*)\]\([^()\n]*\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Text:
     """A text with the places where its cells begin; only a table's row has more than one, and `headers`.
 
     `line` counts from the body's first, 0. `context` is what stands above: the heading, callout titles, list
-    items and introducing lines (`Investors:`), one a line, without links. `quoted` tells that the text stands
+    items and introductions (`Investors:`), one a line, without links. `quoted` tells that the text stands
     in a block quote.
     """
 
@@ -92,8 +93,9 @@ def read_texts(tokens: Sequence[Token]) -> Iterator[Text]:
 
 
 def _find_title(tokens: Sequence[Token]) -> Token | None:
-    """The heading that names the note, if any: the only one of the first level, before all else. Its words say
-    nothing of the links below.
+    """The heading that names the note, if any: the only one of the first level, before all else.
+
+    Its words say nothing of the links below.
     """
     first = [at for at, token in enumerate(tokens) if token.type == "heading_open" and token.tag == "h1"]
     return tokens[1] if first == [0] else None
@@ -116,8 +118,8 @@ def _read_text(state: _Reading, token: Token) -> Text:
         state.above.append((token.level - 0.5, _shorten(callout[1], LONGEST_HEADING)))
     text = Text(content, ((content, 0),), _line(token), state.context, state.quotes > 0)
     if _INTRODUCES.search(content, max(0, len(content) - 10)):
-        sentence = _SENTENCE_END.split(content[-2 * LONGEST_HEADING :])[-1]
-        state.above.append((token.level, _shorten(sentence, LONGEST_HEADING)))
+        sentence = _SENTENCE_END.split(content[-4 * LONGEST_ITEM :])[-1]
+        state.above.append((token.level, _shorten(sentence, LONGEST_ITEM)))
     elif token.level > 1:
         state.above.append((token.level, _shorten(content, LONGEST_ITEM)))
     return text
@@ -140,10 +142,10 @@ def _read_row(state: _Reading) -> Iterator[Text]:
 
 
 def _shorten(text: str, longest: int) -> str:
-    """A heading, an item or an introduction on one line, without links; nothing of what is too long."""
+    """A heading, an item or an introduction on one line, without wikilinks; nothing of what is too long."""
     if len(text) > 4 * longest:
         return ""
-    shown = " ".join(_LINK.sub("", text).split())
+    shown = " ".join(_LINK.sub(r"\1", text).split())
     return shown if len(shown) <= longest else ""
 
 

@@ -19,7 +19,7 @@ from obsidian_rag.models import Failure, VaultFile
 
 __all__ = ["MAX_NOTE_BYTES", "VaultListing", "decode", "read_note_bytes", "walk"]
 
-MAX_NOTE_BYTES = 64 * 1024 * 1024
+MAX_NOTE_BYTES = 16 * 1024 * 1024
 _READ_ATTEMPTS = 5
 
 

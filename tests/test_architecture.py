@@ -1,4 +1,4 @@
-"""The package's own rules: which module may import which, how long one may be, how SQL is written."""
+"""The package's own rules: which module may import which, how long one may be, who reads the environment."""
 
 from __future__ import annotations
 
@@ -128,39 +128,3 @@ def test_only_the_configuration_reads_the_environment() -> None:
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
     }
     assert readers <= allowed
-
-
-def is_made_from_values(node: ast.expr) -> bool:
-    """Whether a string is put together from something that is not a constant of the module."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod | ast.Add):
-        return not all(isinstance(side, ast.Constant) for side in (node.left, node.right))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
-        return not _is_composed(node.func.value)
-    return isinstance(node, ast.JoinedStr) and any(
-        isinstance(part, ast.FormattedValue)
-        and not (isinstance(part.value, ast.Name) and part.value.id.isupper())
-        for part in node.values
-    )
-
-
-def _is_composed(node: ast.expr) -> bool:
-    """`sql.SQL("…").format(…)` quotes what it is given; a constant of the module, or a choice of them, may be
-    one. That it is no plain string, whose `format` would not quote, is what mypy and `LiteralString` see to.
-    """
-    if isinstance(node, ast.Name):
-        return node.id.isupper() or node.id == "statement"
-    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith("SQL")
-
-
-def test_no_statement_is_built_from_values() -> None:
-    wrong = [
-        f"{module}:{node.lineno}"
-        for module, file in MODULES.items()
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("execute", "executemany")
-        and node.args
-        and is_made_from_values(node.args[0])
-    ]
-    assert wrong == []

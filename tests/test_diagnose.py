@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from dig_vault import DIG, ESSAY
 from search_bench import SearchBench, open_search_bench
 
 from obsidian_rag.cli import cli
 from obsidian_rag.diagnose import diagnose_target
-from obsidian_rag.diagnosis import Diagnosis, render_diagnosis
+from obsidian_rag.diagnosis import Diagnosis, NamedUse, StepUse, render_diagnosis
 from obsidian_rag.errors import QueryError
 from obsidian_rag.search.fusion import rank_calibrated
 from obsidian_rag.search.query import make_filters, make_request
@@ -182,3 +183,83 @@ def test_the_command_tells_it_in_words_and_as_one_document(index: SearchBench) -
     found = json.loads(run("warm water", "--target", "Deep", "--json", "--folder", "Garden"))
     assert found["findings"] == ["The filters leave it out: it is not in the folder Garden."]
     assert {"query", "target", "rank", "retrievers", "words", "best_chunk", "above", "g"} <= set(found)
+
+
+@pytest.fixture(scope="module")
+def dig(tmp_path_factory: pytest.TempPathFactory, server: str, migrated: str) -> Iterator[SearchBench]:
+    with open_search_bench(tmp_path_factory.mktemp("dig"), server, migrated, DIG) as bench:
+        yield bench
+
+
+TWO_HOPS = "Who invested in the company that Ilse Brandt founded?"
+
+
+def test_what_the_query_names_and_asks_of_it_is_told(dig: SearchBench) -> None:
+    found = diagnose(dig, TWO_HOPS, "Petra Quill")
+    assert found.named == (
+        NamedUse(
+            text="Ilse Brandt",
+            notes={"People/Ilse Brandt.md": 1.0},
+            steps=(StepUse({"founded": 1.0}, "organisation"), StepUse({"invested_in": 1.0}, "person")),
+            kind="person",
+            share=1.0,
+            is_clear=True,
+        ),
+    )
+    assert diagnose(dig, "boots and a van", "Mud").named == ()
+    named = diagnose(dig, "the Mudlark Works in winter", "Bram Otto").named
+    assert [use.notes for use in named] == [{"?mudlark works": 0.8}]  # not written yet
+
+
+def test_the_way_to_each_note_is_told(dig: SearchBench) -> None:
+    found = diagnose(dig, TWO_HOPS, "Petra Quill")
+    above = found.above[0]
+    assert above.file_path == "People/Teodor Vasko.md"
+    assert [step.relation for step in above.linked_by] == ["founded", "invested_in"]
+    assert above.because.endswith("links 1 against none")
+    assert found.linked_by == ()
+    own = diagnose(dig, TWO_HOPS, "Teodor Vasko")
+    assert (own.rank, own.linked_by) == (1, above.linked_by)
+    links = own.retrievers["links"]
+    assert (links.rank, links.fused) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("query", "target", "reason"),
+    [
+        (TWO_HOPS, "Petra Quill", "and no link that it asks for leads from there to this note."),
+        (TWO_HOPS, "Ilse Brandt", "The query names it, and asks for what is linked with it."),
+        ("Who invested in Peat Lens?", "Hamid Rezai", "Links put it in place"),
+        (
+            "Peat Lens in winter",
+            "Petra Quill",
+            "It is linked with 'Peat Lens'; the query does not say clearly",
+        ),
+    ],
+)
+def test_what_links_say_of_a_note_is_a_finding(
+    dig: SearchBench, query: str, target: str, reason: str
+) -> None:
+    findings = [text for text in diagnose(dig, query, target, limit=3).findings if reason in text]
+    assert len(findings) == 1
+
+
+def test_links_that_do_not_count_are_told_to_be_so(dig: SearchBench) -> None:
+    """The query is a note's whole title: links have no say."""
+    found = diagnose(dig, ESSAY, "Ilse Brandt", limit=3)
+    assert found.named != ()
+    assert (found.retrievers["links"].rank, found.retrievers["links"].fused) == (1, False)
+    assert not any("place" in text and "Links" in text for text in found.findings)
+
+
+def test_the_plan_and_the_ways_read_as_lines(dig: SearchBench) -> None:
+    text = render_diagnosis(diagnose(dig, TWO_HOPS, "Petra Quill"))
+    assert (
+        '\nNames "Ilse Brandt" (People/Ilse Brandt.md 1.00): founded > organisation, invested_in > person;'
+        " clear, 100% of the words\n"
+    ) in text
+    assert "\n     Organisations/Fenland Digs.md ← invested_in – People/Teodor Vasko.md" in text
+    own = render_diagnosis(diagnose(dig, TWO_HOPS, "Teodor Vasko"))
+    assert "\n  People/Ilse Brandt.md – founded → Organisations/Fenland Digs.md" in own
+    unclear = render_diagnosis(diagnose(dig, "Peat Lens in winter", "Mud"))
+    assert 'Names "Peat Lens" (Organisations/Peat Lens.md 1.00): nothing asked; not clear, 0%' in unclear

@@ -63,7 +63,7 @@ class Consultation:
         """Do what the doctor says, as far as it is about the index."""
         mends = [c.mend for c in report.checks if (c.name, c.status) not in USUAL and c.mend]
         for mend in mends:
-            for statement in re.findall(r'obsidian-rag psql -- -c "([^"]+)"', mend):
+            for statement in re.findall(r'obsidian-rag psql --write -- -c "([^"]+)"', mend):
                 self.bench.execute(statement)
         if any("--full" in mend for mend in mends):
             assert self.bench.index(full=True).status == "ok"
@@ -295,7 +295,7 @@ def test_an_index_that_is_missing_or_invalid_is_an_error_until_it_is_mended(
     assert report.exit_code == 1
     assert any(c.name == name and c.status == "error" and words in c.message for c in report.checks)
     for mend in dict.fromkeys(c.mend for c in report.checks if c.status == "error"):
-        for statement in re.findall(r'psql -- -c "([^"]+)"', mend):
+        for statement in re.findall(r'psql --write -- -c "([^"]+)"', mend):
             for single in statement.split("; "):
                 indexed.bench.execute(single.replace("CREATE INDEX", "CREATE INDEX IF NOT EXISTS"))
     assert indexed.complaints() == set()
@@ -308,7 +308,7 @@ def test_the_index_of_long_vectors_is_mended_as_what_it_was(doctor: Consultation
     assert doctor.find("vector index").status == "ok"
     doctor.bench.execute("DROP INDEX documents_embedding_idx")
     assert doctor.find("vector index").status == "error"
-    (mend,) = re.findall(r'psql -- -c "([^"]+)"', doctor.find("indexes").mend)
+    (mend,) = re.findall(r'psql --write -- -c "([^"]+)"', doctor.find("indexes").mend)
     assert "halfvec(2500)" in mend
     doctor.bench.execute(mend)
     assert doctor.complaints() == set()
@@ -320,7 +320,7 @@ def test_the_plan_of_a_search_is_looked_at_and_not_only_the_index(
     assert "usable; of so few chunks (6) all are read" in indexed.find("vector index").message
     monkeypatch.setattr(database_checks, "FULL_SCAN_CHUNKS", 5)
     check = indexed.find("vector index")
-    assert (check.status, check.mend) == ("warning", 'Run: obsidian-rag psql -- -c "ANALYZE documents"')
+    assert (check.status, check.mend) == ("warning", 'Run: obsidian-rag psql --write -- -c "ANALYZE documents"')
     name = sql.Identifier(str(conninfo_to_dict(indexed.bench.database_url)["dbname"]))
     with psycopg.connect(indexed.bench.database_url, autocommit=True) as conn:
         conn.execute(sql.SQL("ALTER DATABASE {} SET enable_seqscan = off").format(name))
@@ -427,7 +427,7 @@ def test_statistics_out_of_date_are_told_once_autovacuum_had_its_time(indexed: C
     check = indexed.find("statistics")
     assert check.status == "warning"
     assert "postings (never analyzed" in check.message
-    assert check.mend == 'Run: obsidian-rag psql -- -c "ANALYZE postings"'
+    assert check.mend == 'Run: obsidian-rag psql --write -- -c "ANALYZE postings"'
     bench.execute("ANALYZE postings")
     assert indexed.find("statistics").status == "ok"
 
@@ -814,7 +814,7 @@ def test_a_terminal_gets_colours_and_commands_that_stay_whole(monkeypatch: pytes
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.delenv("NO_COLOR", raising=False)
     console = open_console()
-    mend = 'Run: obsidian-rag psql -- -c "REINDEX INDEX documents_embedding_idx"'
+    mend = 'Run: obsidian-rag psql --write -- -c "REINDEX INDEX documents_embedding_idx"'
     with console.capture() as captured:
         print_checks(console, [Check("database", "indexes", "error", "word " * 30, mend)])
     shown = captured.get()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +13,10 @@ from typing import Any
 
 import jsonschema
 import pytest
+from checkout import ROOT
 from click.testing import CliRunner
 from conftest import VaultFolder, Workbench
-from dig_vault import DIG, flatten
+from dig_vault import DIG, ESSAY, flatten
 from fastmcp import Client
 from search_bench import SearchBench, open_search_bench
 
@@ -62,6 +65,12 @@ def show_way(hit: Hit) -> list[tuple[str, str, str | None, str]]:
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2].removesuffix(".md")
+
+
+def write_days(bench: Workbench) -> None:
+    """Notes about nothing: among very few notes no word is rare enough to be a name."""
+    for number in range(9):
+        bench.vault.write(f"Log/{number}.md", f"Day {number}.\n")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +126,7 @@ def test_two_notes_of_one_sentence_are_connected_by_what_it_says(index: SearchBe
     assert hit.title == "Petra Quill"
     step = hit.linked_by[0]
     assert (step.direction, step.relation) == ("beside", "knows")
-    assert step.sentence == "Then Osric Bell introduced Petra Quill to it."
+    assert step.sentence == "Osric Bell introduced Petra Quill to it."
     assert (step.source_path, step.line) == ("Journal/Rain.md", 1)
 
 
@@ -131,10 +140,23 @@ def test_a_note_that_is_not_written_yet_is_passed_and_never_an_answer(index: Sea
 
 
 def test_a_link_that_says_what_is_asked_stands_before_others(index: SearchBench) -> None:
-    """All four are linked with the firm, and all are people."""
+    """All are people linked with the firm; one by a link that says nothing, the others by another thing."""
     order = linked(index.ask("Who is an adviser of Fenland Digs?"))
-    assert order[0] == "Osric Bell"
-    assert set(order) <= {"Osric Bell", "Ilse Brandt", "Maren Okafor", "Teodor Vasko"}
+    assert order[:2] == ["Osric Bell", "Gus Pike"]
+    assert set(order[2:]) <= {"Ilse Brandt", "Maren Okafor", "Teodor Vasko"}
+
+
+def test_links_that_are_far_weaker_than_the_best_do_not_answer_a_clear_question(index: SearchBench) -> None:
+    order = linked(index.ask("Who founded Fenland Digs?"))
+    assert order == ["Ilse Brandt", "Gus Pike"]
+
+
+def test_a_way_does_not_come_back_to_a_note(index: SearchBench) -> None:
+    """The investor of the one firm backs it and another; the question is not about the one."""
+    answer = index.ask("Which companies did the investors of Ilse Brandt's company invest in?")
+    assert first(answer).title == "Peat Lens"
+    paths = [[step.to_path for step in hit.linked_by] for hit in answer.results]
+    assert all(len(path) == len(set(path)) for path in paths)
 
 
 def test_a_note_of_another_kind_than_asked_stands_behind(index: SearchBench) -> None:
@@ -152,8 +174,8 @@ def test_where_the_question_is_not_clear_the_named_note_comes_first(index: Searc
 
 
 def test_neighbours_of_an_unclear_question_stand_in_the_order_of_their_text(index: SearchBench) -> None:
-    order = linked(index.ask("Peat Lens and bees in a shed"))
-    assert order[:2] == ["Peat Lens", "Hamid Rezai"]
+    assert linked(index.ask("Peat Lens and bees in a shed"))[:2] == ["Peat Lens", "Hamid Rezai"]
+    assert linked(index.ask("Peat Lens, also twice"))[:2] == ["Peat Lens", "Teodor Vasko"]
 
 
 def test_without_kinds_the_named_note_comes_first_and_what_is_asked_next(flat: SearchBench) -> None:
@@ -174,9 +196,10 @@ def test_a_question_that_names_nothing_is_not_answered_by_links(index: SearchBen
 
 
 def test_an_exact_title_is_never_displaced(index: SearchBench) -> None:
-    """The words also ask for who invested in a firm of the vault."""
-    answer = index.ask("Causeway Fund investors")
-    assert (first(answer).title, first(answer).evidence) == ("Causeway Fund investors", "exact_title")
+    """Its words also ask for who invested in a firm, and who founded one."""
+    for title in ("Causeway Fund investors", ESSAY):
+        answer = index.ask(title)
+        assert (first(answer).title, first(answer).evidence) == (title, "exact_title")
     assert first(index.ask("Trowel")).evidence == "alias"
     for title in ("Fenland Digs", "Pollen dating", "peat lens"):
         assert first(index.ask(title)).evidence == "exact_title"
@@ -236,9 +259,9 @@ def test_a_name_of_two_notes_is_walked_from_both(bench: Workbench) -> None:
         "People/Bea": "Founded [[Weir (brewery)]].\n",
         "Organisations/Weir (mill)": "Flour.\n",
         "Organisations/Weir (brewery)": "Beer.\n",
-        **{f"Log/n{n}": f"Day {n}.\n" for n in range(9)},
     }.items():
         bench.vault.write(f"{path}.md", text)
+    write_days(bench)
     bench.index()
     assert set(linked(bench.search("Who founded Weir?"))) == {"Ann", "Bea"}
 
@@ -246,13 +269,16 @@ def test_a_name_of_two_notes_is_walked_from_both(bench: Workbench) -> None:
 def test_what_two_named_notes_have_in_common_comes_first(bench: Workbench) -> None:
     for path, text in {
         "Meetings/June walk": "Attendees: [[Ann Reed]], [[Bea Holt]]\n",
-        "Meetings/April walk": "Attendees: [[Ann Reed]], [[Cy Moss]]\n",
+        "Meetings/April walk": "Attendees: [[Ann Reed]], [[Cy Moss]]\n\nDid Bea Holt attend meetings?\n",
         "Meetings/March walk": "Attendees: [[Bea Holt]], [[Cy Moss]]\n",
         **{f"People/{name}": "Walks.\n" for name in ("Ann Reed", "Bea Holt", "Cy Moss")},
     }.items():
         bench.vault.write(f"{path}.md", text)
     bench.index()
-    assert first(bench.search("Which meetings did Ann Reed and Bea Holt attend?")).title == "June walk"
+    query = "Which meetings did Ann Reed and Bea Holt attend?"
+    answer = bench.search(query)
+    assert first(answer).title == "June walk"
+    assert first(answer).ranks["keyword"] > 1  # its text is not why
 
 
 def test_a_property_says_what_its_key_says(bench: Workbench) -> None:
@@ -261,6 +287,7 @@ def test_a_property_says_what_its_key_says(bench: Workbench) -> None:
     )
     bench.vault.write("People/Ann Reed.md", "Walks.\n")
     bench.vault.write("People/Cy Moss.md", "Walks.\n")
+    write_days(bench)
     bench.index()
     answer = bench.search("Who started Weir?")
     assert first(answer).title == "Ann Reed"
@@ -287,18 +314,15 @@ def test_words_of_a_persons_own_table_ask_for_links(bench: Workbench, tmp_path: 
 
 
 def test_a_hub_gives_what_is_asked_before_its_other_links(bench: Workbench) -> None:
-    """More links than one hop loads; those that say what is asked are not among the first by any order."""
+    """It has more links than one hop loads, and the one that says what is asked is the last of them."""
     bench.vault.write("Organisations/Weir.md", "Flour.\n")
     bench.vault.write("People/Zoe Last.md", "Founded [[Weir]].\n")
-    bench.vault.write("Log/Crowd.md", " ".join(f"[[Nobody {n}]]" for n in range(30)) + " and [[Weir]].\n")
+    write_days(bench)
     bench.index()
     bench.execute(
-        "INSERT INTO note_links (source_path, target_name, target_path, target_type, kind)"
-        " SELECT 'Crowd/n' || n || '.md', 'Weir', 'Organisations/Weir.md', 'note', 'wikilink'"
+        "INSERT INTO note_links (id, source_path, target_name, target_path, target_type, kind)"
+        " SELECT -n, 'Crowd/n' || n || '.md', 'Weir', 'Organisations/Weir.md', 'note', 'wikilink'"
         " FROM generate_series(1, 5000) AS n"
-    )
-    bench.execute(
-        "UPDATE note_links SET id = id + 100000 WHERE source_path = 'People/Zoe Last.md'",
     )
     reader = IndexReader(bench.settings, lambda text: None)
     try:
@@ -307,9 +331,9 @@ def test_a_hub_gives_what_is_asked_before_its_other_links(bench: Workbench) -> N
         )
     finally:
         reader.close()
-    assert sum(len(edge.mentions) for edge in edges if edge.direction != "beside") == MOST_EDGES
+    assert len(edges) == MOST_EDGES < 5000
     assert edges[0].end == "People/Zoe Last.md"
-    assert first(bench.search("Who founded Weir?")).title == "Zoe Last"
+    assert linked(bench.search("Who founded Weir?")) == ["Zoe Last"]
 
 
 def test_where_the_embedder_is_down_links_answer_still(bench: Workbench) -> None:
@@ -349,11 +373,13 @@ def test_the_embedder_is_asked_once_for_a_question_its_phrases_and_the_seeds(ind
         reader.close()
 
 
-def test_a_phrase_that_is_like_a_seed_asks_for_its_relation(index: SearchBench) -> None:
-    """The table has `put money in` among the seeds of investing; here a phrase is that very text's words."""
-    query = "Who wrote checks... no, term sheets, for Peat Lens?"
-    with_phrases, without = index.ask(query), index.ask(query, without=["phrases"])
-    assert linked(with_phrases) == linked(without)  # words of the table need no phrases
+def test_words_that_no_table_holds_ask_by_what_they_are_like(index: SearchBench) -> None:
+    """`alma mater` is a phrase that the table compares with, and no word of it."""
+    query = "Which institution is the alma mater of Ilse Brandt?"
+    answer = index.ask(query)
+    assert (first(answer).title, first(answer).linked_by[0].relation) == ("Silt College", "studied_at")
+    without = index.ask(query, without=["phrases"])
+    assert linked(without)[0] == "Ilse Brandt"  # not clear: the named note first
 
 
 def test_an_answer_is_the_same_whatever_the_order_of_rows(index: SearchBench) -> None:
@@ -418,3 +444,16 @@ def test_an_index_without_sentences_is_walked_untyped(
     assert "Ilse Brandt" in linked(answer)
     step = next(hit for hit in answer.results if hit.title == "Ilse Brandt").linked_by[0]
     assert (step.relation, step.sentence, step.source_path) == (None, None, "People/Ilse Brandt.md")
+
+
+def test_the_readme_shows_what_the_example_vault_answers(bench: Workbench) -> None:
+    block = next(part for part in (ROOT / "README.md").read_text("utf-8").split("```") if "linked ·" in part)
+    query, shown = re.search(r'search_notes\("(.*)", limit=1\)\n\n(.*)', block, re.DOTALL).groups()  # type: ignore[union-attr]
+    shutil.copytree(ROOT / "examples" / "vault", bench.vault.root, dirs_exist_ok=True)
+    bench.index()
+
+    text = render_answer(bench.search(query, limit=1))
+
+    lines = [line for line in shown.splitlines() if line.startswith(("## 1.", "Projects/", "Meetings/"))]
+    assert len(lines) == 3
+    assert all(f"\n{line}\n" in text for line in lines)

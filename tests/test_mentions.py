@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -232,11 +233,12 @@ def test_a_line_that_ends_with_a_colon_introduces_the_list_or_table_below(line: 
 def test_a_long_list_item_speaks_of_its_own_links_only() -> None:
     item = "Yesterday we talked at length about how the company was founded by friends"
     assert contexts(f"- {item}\n  - [[A]]\n") == [""]
+    assert contexts(f"{item}:\n\n- [[A]]\n") == [""]
 
 
 def test_what_introduces_is_kept_without_its_links() -> None:
     text = "## Investors of [[Acme]] by [the founder](ann.md)\n\n[[A]]\n"
-    assert contexts(text)[-1] == "Investors of by [the founder"
+    assert contexts(text)[-1] == "Investors of by the founder"
 
 
 def test_the_title_of_a_callout_is_for_all_of_it_and_ends_with_it() -> None:
@@ -287,7 +289,7 @@ def test_the_pieces_of_a_very_long_sentence_are_told_apart() -> None:
     assert max(sizes) <= LONGEST_SENTENCE // len("Note 1, ") + 1
 
 
-HOSTILE = {
+HOSTILE: dict[str, Callable[[int], str]] = {
     "brackets": lambda n: "[" * n,
     "no full stop": lambda n: "word " * (n // 5) + "[[X]]",
     "no blank": lambda n: "w" * n + "[[X]]" + "v" * n,

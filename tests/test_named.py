@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +16,7 @@ from obsidian_rag.search.named import (
     find_named,
     read_tokens,
 )
+from obsidian_rag.search.question import read_names
 
 QUAY = "Clubs/Harbour Club - quay cinema"
 NOTES = {
@@ -33,13 +33,16 @@ NOTES = {
     "Evenings/Evening Ann Lee Bo Ashdown": "They argued.\n",
     "Meetings": "All of them, by year.\n",
     "Now": "What occupies me.\n",
+    "Hall": "Keys.\n",
+    "Investor meeting log": "Long.\n",
     "微光映画": "小さな映画館。\n",
     "東京都": "首都。\n",
     "京都": "古い町。\n",
     "王伟明": "放映员。\n",
     "Größe": "Maße.\n",
-    "Links/one": f"[[{QUAY}|the herring people]] were loud. [[Otto Finch]] was not.\n",
+    "Links/Links one": f"[[{QUAY}|the herring people]] were loud. [[Otto Finch]] was not.\n",
     "Links/two": f"[[{QUAY}|the herring people]] again. [[Bo Ashdown|sweeper]] too.\n",
+    "Links/three": "[[Größe]] and [[Films/zz91]].\n",
     "Links/more": "[[Bo Ashdown]] " * 6,
     **{f"Reels/{n}/spool": f"Reel {n}.\n" for n in range(MOST_NODES + 1)},
     **{f"Log/n{n:02}": f"Film number {n}: the projector ran, the hall was cold.\n" for n in range(60)},
@@ -54,7 +57,6 @@ def index(tmp_path_factory: pytest.TempPathFactory, server: str, migrated: str) 
 
 def name_all(index: SearchBench, query: str) -> dict[str, dict[str, float]]:
     """The nodes that a query names, without `.md`, by the words that name them."""
-    query = unicodedata.normalize("NFKC", query)
     found = index.run(lambda conn: find_named(conn, query, read_tokens(query), index.reader.table))
     return {
         name.text: {node.removesuffix(".md"): round(weight, 2) for node, weight in name.nodes.items()}
@@ -139,6 +141,7 @@ def test_names_in_order_of_the_question_none_over_another(index: SearchBench) ->
     "query",
     [
         "which film was cold in the hall",  # in every note
+        "was that an investor meeting",  # part of a title, but words that ask
         "where are the projectors now",  # `Now` is a note, and a word
         "what is it",
         "was sweeper work hard",  # one of many links calls him so, once
@@ -150,6 +153,11 @@ def test_names_in_order_of_the_question_none_over_another(index: SearchBench) ->
 )
 def test_common_words_name_nothing(index: SearchBench, query: str) -> None:
     assert named(index, query) == {}
+
+
+def test_a_common_word_that_is_written_as_a_name_is_one(index: SearchBench) -> None:
+    """`hall` is in most notes, and the title of one."""
+    assert named(index, "the keys of Hall") == {"Hall": ["Hall"]}
 
 
 def test_a_word_that_asks_is_no_name_beside_one(index: SearchBench) -> None:
@@ -174,9 +182,30 @@ def test_names_of_scripts_without_spaces_are_found_inside_a_sentence(
     assert named(index, query) == {words: [note]}
 
 
-def test_another_unicode_form_of_a_name_is_the_name(index: SearchBench) -> None:
-    assert list(named(index, unicodedata.normalize("NFD", "die Größe der Wand")).values()) == [["Größe"]]
-    assert list(named(index, "ｚｚ９１ fog").values()) == [["Films/zz91"]]
+@pytest.mark.parametrize(
+    ("query", "note"), [("die Gro\u0308ße der Wand", "Größe.md"), ("ｚｚ９１ fog", "Films/zz91.md")]
+)
+def test_another_unicode_form_of_a_name_is_the_name(index: SearchBench, query: str, note: str) -> None:
+    question = index.run(lambda conn: read_names(conn, query, index.reader.table))
+    assert question is not None
+    assert [list(name.nodes) for name in question.named] == [[note]]
+
+
+@pytest.mark.parametrize(
+    ("query", "is_read"),
+    [
+        ("who threads for Ann Lee", False),  # nothing links her, and she links nothing
+        ("who threads for Bo Ashdown", True),  # linked
+        ("what is in Links one", True),  # links others
+        ("where is Otto Finch", True),  # not written, but linked
+        ("does Ann Lee know Bo Ashdown", True),
+    ],
+)
+def test_a_question_is_read_where_links_touch_what_it_names(
+    index: SearchBench, query: str, is_read: bool
+) -> None:
+    found = index.run(lambda conn: read_names(conn, query, index.reader.table))
+    assert (found is not None) is is_read
 
 
 def test_a_text_names_a_few_notes_and_is_read_to_a_length(index: SearchBench) -> None:

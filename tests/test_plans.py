@@ -29,7 +29,8 @@ TABLE = Table(
                 between=((MEETING, BED), (MEETING, CROP)),
                 implied=0.9,
             ),
-            Relation("befriended", ("friend*",), between=((PERSON, PERSON),)),
+            Relation("befriended", ("friend*", "befriended"), between=((PERSON, PERSON),)),
+            Relation("taught", ("taught", "teach*"), between=((PERSON, PERSON),)),
             Relation("grows", ("grows",)),  # of kinds it says nothing
         )
     },
@@ -88,6 +89,23 @@ def test_what_follows_the_name_belongs_to_it_before_what_stands_in_front() -> No
     assert hops("Who planted the beds Ash Lowe watered?", ASH) == ["watered > bed", "planted > person"]
 
 
+def test_where_kinds_do_not_tell_the_order_of_cues_does() -> None:
+    """All are people here."""
+    assert hops("Who taught the person whom Ash Lowe befriended?", ASH) == [
+        "befriended > person",
+        "taught > person",
+    ]
+    assert hops("the people befriended by Ash Lowe who taught others", ASH) == [
+        "befriended > person",
+        "taught > person",
+    ]
+    assert hops("Who taught planters of Ash Lowe's bed who water", ASH)[:2] == [
+        "planted > bed",
+        "planted > person",
+    ]
+    assert hops("people taught by friends of Ash Lowe", ASH) == ["befriended > person", "taught > person"]
+
+
 def test_what_is_done_by_the_name_belongs_to_it_before_what_follows() -> None:
     asked = "What beds planted by Ash Lowe were discussed in which meetings"
     assert hops(asked, ASH)[0] == "planted > bed"
@@ -131,6 +149,11 @@ def test_a_kind_without_a_cue_is_an_implied_hop() -> None:
     assert hops("Which meetings had Ash Lowe in them?", ASH) == ["attended > meeting"]
 
 
+def test_a_hop_that_nothing_says_is_made_where_a_cue_needs_it() -> None:
+    """A meeting discusses beds, not people: those of the named one are meant."""
+    assert hops("Which meetings discussed Ash Lowe?", ASH) == ["planted > bed", "discussed > meeting"]
+
+
 def test_a_relation_without_a_share_is_not_implied() -> None:
     """People water beds, but `people of a bed` does not say so."""
     assert hops("people of North Strip", NORTH) == ["planted > person"]
@@ -145,22 +168,26 @@ def test_who_that_tells_more_of_a_word_is_not_what_is_asked() -> None:
 
 def test_who_after_a_comma_asks_again() -> None:
     assert plan("Of the people in Spring Round, who planted beds?", SPRING).kind == PERSON
+    assert plan("Of all those beds, who planted North Strip?", NORTH).kind == PERSON
 
 
 def test_the_kind_asked_for_follows_which_and_what_or_a_request() -> None:
     assert plan("At what meeting was North Strip discussed by people?", NORTH).kind == MEETING
     assert plan("I want the crops of meetings with Ash Lowe", ASH).kind == CROP
     assert plan("list meetings where people discussed North Strip", NORTH).kind == MEETING
+    assert plan("Take North Strip, find its planters, then their meetings", NORTH).kind == MEETING
 
 
 def test_what_is_said_of_a_name_at_the_beginning_ends_with_what_is_asked() -> None:
     assert plan("Ash Lowe meetings crops", ASH).kind == CROP
     assert plan("Ash Lowe bed waterers", ASH).kind == PERSON
+    assert plan("Ash Lowe beds discussed in meetings", ASH).kind == BED  # where, not what
 
 
 def test_a_word_for_what_the_named_note_is_asks_for_nothing() -> None:
     assert hops("Who watered the bed North Strip?", NORTH) == ["watered > person"]
-    assert plan("Who planted the bed of North Strip", NORTH).kind == PERSON
+    assert plan("I need the planters of the bed North Strip", NORTH).kind == PERSON
+    assert plan("I need, of the bed North Strip, the planters", NORTH).kind == PERSON
 
 
 def test_the_agents_of_a_cue_are_the_kind_it_leads_to() -> None:
@@ -240,6 +267,7 @@ def test_cues_side_by_side_that_share_a_relation_are_one_step() -> None:
 def test_what_is_said_twice_is_walked_once() -> None:
     asked = "Which crops came up when they discussed them with Ash Lowe in meetings?"
     assert hops(asked, ASH) == ["attended > meeting", "discussed > crop"]
+    assert hops("Who are the planters that planted the bed North Strip?", NORTH) == ["planted > person"]
 
 
 def test_the_first_names_plan_leaves_the_cues_of_the_sentence_to_it() -> None:

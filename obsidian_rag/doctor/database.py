@@ -6,9 +6,11 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from obsidian_rag import store
 from obsidian_rag.config import Settings
@@ -24,7 +26,7 @@ STATEMENT_TIMEOUT = "20s"
 START_PATIENCE = 300.0  # an embedded server that was killed may recover for minutes before it answers
 FULL_SCAN_CHUNKS = 5000  # up to so many, reading all chunks may well be quicker than the vector index
 LEAST_FREE = 200_000_000  # bytes, under which a run of the indexer is likely to fail
-PSQL = 'Run: obsidian-rag psql -- -c "{}"'
+PSQL = 'Run: obsidian-rag psql --write -- -c "{}"'
 
 TABLES = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 INDEXES = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+) ON (\w+)[^;]*;", re.MULTILINE)
@@ -41,7 +43,7 @@ def check_connection(patient: Patient) -> Finding:
     settings = patient.settings
     if not settings.database_url:
         _check_embedded(settings)
-    patient.conninfo = locate(settings)
+    patient.conninfo = locate(settings, read_only=True)
     patient.conn = connect(patient.conninfo, read_only=True)
     patient.conn.execute("SELECT set_config('statement_timeout', %s, false)", (STATEMENT_TIMEOUT,))
     kind = "" if settings.database_url else ", the embedded server"
@@ -136,7 +138,7 @@ def _vector_index(conn: Connection) -> str:
     column = "embedding vector_cosine_ops"
     if dimensions > store.HNSW_LIMIT:
         column = f"(embedding::halfvec({dimensions})) halfvec_cosine_ops"
-    return f"CREATE INDEX {VECTOR_INDEX} ON documents USING hnsw ({column})"
+    return f"CREATE INDEX {VECTOR_INDEX} ON documents USING hnsw ({column}) WHERE NOT repeated"
 
 
 def check_vector_index(patient: Patient) -> Finding:
@@ -171,17 +173,23 @@ def _uses_index(plan: str) -> bool:
 
 
 RIGHTS = """
-SELECT current_user, session_user, current_setting('transaction_read_only') = 'on',
+SELECT current_user, %(login)s::name, current_setting('transaction_read_only') = 'on',
        coalesce(array_agg(name ORDER BY name) FILTER (WHERE NOT has_table_privilege(current_user, name, 'SELECT')), '{}'),
        coalesce(array_agg(name ORDER BY name) FILTER (
            WHERE has_table_privilege(current_user, name, 'INSERT, UPDATE, DELETE, TRUNCATE')), '{}'),
        coalesce(array_agg(name ORDER BY name) FILTER (
-           WHERE NOT (has_table_privilege(session_user, name, 'INSERT')
-                  AND has_table_privilege(session_user, name, 'UPDATE')
-                  AND has_table_privilege(session_user, name, 'DELETE'))), '{}')
-FROM unnest(%s::text[]) AS name WHERE to_regclass(name) IS NOT NULL
+           WHERE NOT (has_table_privilege(%(login)s::name, name, 'INSERT')
+                  AND has_table_privilege(%(login)s::name, name, 'UPDATE')
+                  AND has_table_privilege(%(login)s::name, name, 'DELETE'))), '{}')
+FROM unnest(%(tables)s::text[]) AS name WHERE to_regclass(name) IS NOT NULL
 HAVING count(*) > 0
 """  # noqa: E501
+
+
+def _load_rights(patient: Patient) -> tuple[Any, ...] | None:
+    """RIGHTS of the role that reads, and of the login that the indexer uses; None where there is no table."""
+    login = conninfo_to_dict(locate(patient.settings)).get("user") or patient.database.info.user
+    return patient.database.execute(RIGHTS, {"login": login, "tables": list_tables()}).fetchone()
 
 
 NO_TABLES = skip("there are no tables yet", "Run: obsidian-rag index /path/to/vault")
@@ -189,7 +197,7 @@ NO_TABLES = skip("there are no tables yet", "Run: obsidian-rag index /path/to/va
 
 def check_reading_role(patient: Patient) -> Finding:
     """Whether the role that the server reads as can read all tables, and write none."""
-    row = patient.database.execute(RIGHTS, (list_tables(),)).fetchone()
+    row = _load_rights(patient)
     if row is None:
         return NO_TABLES
     role, login, is_read_only, unreadable, writable, _ = row
@@ -215,7 +223,7 @@ def _quote(role: str) -> str:
 
 def check_writing_role(patient: Patient) -> Finding:
     """Whether the login of the settings may run the indexer."""
-    row = patient.database.execute(RIGHTS, (list_tables(),)).fetchone()
+    row = _load_rights(patient)
     if row is None:
         return NO_TABLES
     login, closed = row[1], row[5]

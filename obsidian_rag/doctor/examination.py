@@ -17,6 +17,7 @@ from obsidian_rag.doctor.report import Check, Finding, fail, make_check, skip
 from obsidian_rag.embedding import Embedder
 from obsidian_rag.errors import ObsidianRagError
 from obsidian_rag.ledger import IndexSettings, Reembedding
+from obsidian_rag.masking import hide_passwords
 from obsidian_rag.postgres import Connection, mapped_errors
 from obsidian_rag.vaults import VaultReader
 
@@ -44,7 +45,7 @@ class Patient:
 
     settings: Settings
     surroundings: Surroundings
-    conninfo: str = ""
+    conninfo: str = field(default="", repr=False)
     conn: Connection | None = None
     row: IndexSettings | None = None
     begun: Reembedding | None = None
@@ -146,20 +147,6 @@ def _look(examination: Examination, patient: Patient) -> Sequence[Finding]:
             return [skip("the database did not answer in time", "Run the doctor again when it is less busy.")]
         return [fail(exc.message, exc.mend)]
     except Exception as exc:
-        return [fail(f"The check itself failed: {type(exc).__name__}: {_hide(str(exc), patient)}", REPORT)]
+        words = hide_passwords(f"{type(exc).__name__}: {exc}", patient.settings, patient.conninfo)
+        return [fail(f"The check itself failed: {words}", REPORT)]
     return [seen] if isinstance(seen, Finding) else seen
-
-
-def _hide(text: str, patient: Patient) -> str:
-    """The words of an error that nobody foresaw, without a password that may be among them."""
-    from psycopg.conninfo import conninfo_to_dict
-
-    secrets = set()
-    for conninfo in (patient.conninfo, patient.settings.database_url or ""):
-        try:
-            secrets.add(str(conninfo_to_dict(conninfo).get("password") or ""))
-        except psycopg.Error:
-            secrets.add(conninfo)
-    for secret in secrets - {""}:
-        text = text.replace(secret, "***")
-    return text

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from obsidian_rag.config import mask_password
+from obsidian_rag.masking import mask_words
 from obsidian_rag.render import show_line
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "warning", "error", "skipped"]
 COLOURS: dict[Status, str] = {"ok": "green", "warning": "yellow", "error": "bold red", "skipped": "magenta"}
-_WORD = re.compile(r"\S+")
 STATUS_WIDTH = 9
 NAME_WIDTH = 18  # of the longest name of a check, and a space
 
@@ -70,8 +68,7 @@ def make_check(group: str, name: str, finding: Finding) -> Check:
 
 
 def _make_line(text: str) -> str:
-    # Word by word: over the whole line, what lies between one URL and the @ of another would be hidden too.
-    return show_line(_WORD.sub(lambda word: mask_password(word.group()), text))
+    return show_line(mask_words(text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from obsidian_rag.config import mask_password
 from obsidian_rag.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Address:
     shown: str
     loopback: bool
     user: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
 
 
 def read_address(written: str | None) -> Address:
@@ -86,7 +87,10 @@ def read_address(written: str | None) -> Address:
         parts = urlsplit(f"http://{text}" if bare else text)
         port = parts.port
     except ValueError as error:
-        raise _bad_url(text, str(error)) from error
+        # The library's words quote what stands in the place of the port, a part of a password perhaps.
+        raise _bad_url(text, "its port or its host cannot be read") from error
+    if re.search(r"\s", parts.netloc):
+        raise _bad_url(text, "there is a blank in it")
     if parts.scheme not in ("http", "https"):
         raise _bad_url(text, "it is neither http nor https")
     host = _client_host(parts.hostname or "")
@@ -121,7 +125,8 @@ def _is_loopback(host: str) -> bool:
 
 
 def _bad_url(text: str, why: str) -> SettingsError:
-    shown = re.sub(r"(//|^)([^/@]*?):[^/]*@", r"\1\2:***@", text)
+    bare = "://" not in text
+    shown = mask_password(f"http://{text}" if bare else text).removeprefix("http://" if bare else "")
     return SettingsError(f"OLLAMA_URL={shown} cannot be used: {why}", "Write it as http://localhost:11434")
 
 

@@ -24,7 +24,7 @@ UNTYPED = 0.25  # of a link that says nothing, against one that says what is ask
 SOLE = 0.4  # of any link between kinds that nothing else connects: a person and a meeting
 OTHER_TYPE = 0.1  # of a link that says something else
 WRONG_KIND = 0.15
-UNKNOWN_KIND = 0.6
+UNKNOWN_KIND = 0.35  # less than BESIDE: the journal that tells of two people is neither of them
 BESIDE = 0.5  # of two notes linked from one sentence, against a link
 MORE_PATHS = 0.2  # of the next three paths to a note
 STRONG = 0.1  # of the best score, from which a note answers a clear question as well
@@ -124,12 +124,13 @@ class LinkHit:
 @dataclass(frozen=True, slots=True)
 class LinkResult:
     """Notes by the links that the question asks for, best first. `is_clear` tells that the question asks for
-    just that. `named` are the notes named themselves.
+    just that. `named` are the notes named themselves, `plans` what is asked of each.
     """
 
     hits: tuple[LinkHit, ...] = ()
     named: tuple[str, ...] = ()
     is_clear: bool = False
+    plans: tuple[Plan, ...] = ()
 
     @property
     def order(self) -> list[str]:
@@ -238,8 +239,8 @@ def search_links(
     shown = {row[0] for row in conn.execute(SHOWN, values).fetchall()}
     kept = tuple(hit for hit in hits if hit.file_path in shown)[:count]
     if not kept:
-        return LinkResult()  # a note that nothing links is the matter of its words and its name
-    return LinkResult(kept, tuple(node for node in anchors if node in shown), is_clear)
+        return LinkResult(plans=tuple(plans))  # what nothing links is the matter of its words and its name
+    return LinkResult(kept, tuple(node for node in anchors if node in shown), is_clear, tuple(plans))
 
 
 def shorten(plan: Plan) -> Plan:

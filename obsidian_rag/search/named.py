@@ -57,7 +57,7 @@ SELECT w.word, t.notes, CASE WHEN bool_and(v.lexemes <> '{}') THEN (
         SELECT DISTINCT note_id FROM postings p
         WHERE p.lexeme IN (SELECT unnest(tsvector_to_array(to_tsvector(c.config::regconfig, w.word)))
                            FROM unnest(%(configs)s::text[]) AS c (config))
-        LIMIT greatest(t.notes / 10, 100)) AS found) END
+        LIMIT greatest(t.notes / 10, 1)) AS found) END
 FROM unnest(%(words)s::text[]) AS w (word) CROSS JOIN keyword_stats t
 CROSS JOIN unnest(%(configs)s::text[]) AS c (config)
 CROSS JOIN tsvector_to_array(to_tsvector(c.config::regconfig, w.word)) AS v (lexemes)
@@ -93,6 +93,15 @@ class Named:
     last: int
     text: str
     nodes: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Tokens [first, last); `has_gap` tells that plain words among them are left out."""
+
+    first: int
+    last: int
+    has_gap: bool = False
 
 
 def read_tokens(query: str) -> list[Token]:
@@ -141,10 +150,10 @@ def _is_inside(word: str, first: int, last: int) -> bool:
 def find_named(conn: Connection, query: str, tokens: Sequence[Token], table: Table) -> list[Named]:
     """The notes that a question names, in the order of its words.
 
-    Plain words may stand between those of a name: `the meeting between Ann and Bob`. Words of the table that
-    are not written as a name are part of none, and are one only where the question names nothing else.
+    Plain words may stand between those of a whole name: `the meeting between Ann and Bob`. Words of the table
+    that are not written as a name are part of none, and are one only where the question names nothing else.
     """
-    runs = {key: (first, last) for key, first, last in _list_runs(tokens, table.plain)}
+    runs = dict(_list_runs(tokens, table.plain))
     if not runs:
         return []
     found: defaultdict[str, list[tuple[str, str, str]]] = defaultdict(list)
@@ -153,21 +162,22 @@ def find_named(conn: Connection, query: str, tokens: Sequence[Token], table: Tab
     rarity = _Rarity(conn)
     rarity.measure({word for key in found for word in key.split()})
     common = _find_common(tokens, table)
-    asking = {key for key in found if common.issuperset(range(*runs[key]))}
+    asking = {key for key in found if common.issuperset(range(runs[key].first, runs[key].last))}
     named: list[Named] = []
-    for key in sorted(found, key=lambda key: (key in asking, -len(key.split()), runs[key])):
+    for key in sorted(found, key=lambda key: (key in asking, -len(key.split()), runs[key].first)):
         if len(named) == MOST_NAMES:
             break
-        first, last = runs[key]
-        if any(first < other.last and other.first < last for other in named):
+        run = runs[key]
+        if any(run.first < other.last and other.first < run.last for other in named):
             continue
         if key in asking and named:
             continue
-        entries = [entry for entry in found[key] if entry[0] != "part" or key not in asking]
-        nodes = _choose_nodes(key, entries, tokens[first:last], rarity)
+        whole_only = key in asking or run.has_gap
+        entries = [entry for entry in found[key] if entry[0] != "part" or not whole_only]
+        nodes = _choose_nodes(key, entries, tokens[run.first : run.last], rarity)
         if nodes:
-            text = query[tokens[first].first : tokens[last - 1].last]
-            named.append(Named(first, last, text, nodes))
+            text = query[tokens[run.first].first : tokens[run.last - 1].last]
+            named.append(Named(run.first, run.last, text, nodes))
     return sorted(named, key=lambda name: name.first)
 
 
@@ -180,9 +190,9 @@ def _find_common(tokens: Sequence[Token], table: Table) -> set[int]:
     return {at for at in common if not tokens[at].marked}
 
 
-def _list_runs(tokens: Sequence[Token], plain: frozenset[str]) -> Iterator[tuple[str, int, int]]:
-    """Every run of words as a name's key, with and without plain words in it; later ones first, so that the
-    first place of a key is kept. Plain words alone name nothing, unless they are written as a name.
+def _list_runs(tokens: Sequence[Token], plain: frozenset[str]) -> Iterator[tuple[str, _Run]]:
+    """Every run of words by its key as a name, with and without plain words in it; later ones first, so that
+    the first place of a key is kept. Plain words alone name nothing, unless they are written as a name.
     """
     says = [token.marked or token.text not in plain for token in tokens]
     for first in range(len(tokens) - 1, -1, -1):
@@ -195,10 +205,10 @@ def _list_runs(tokens: Sequence[Token], plain: frozenset[str]) -> Iterator[tuple
             if not telling or (first == last and token.inside):
                 continue
             if says[first] and says[last] and len(telling) < len(keys):
-                yield " ".join(telling), first, last + 1
-            yield " ".join(keys), first, last + 1
+                yield " ".join(telling), _Run(first, last + 1, True)
+            yield " ".join(keys), _Run(first, last + 1)
             if len(token.keys) > 1 and token.text.endswith("'s"):
-                yield " ".join(keys[:-1]), first, last + 1  # `Ann Lee's father` names Ann Lee
+                yield " ".join(keys[:-1]), _Run(first, last + 1)  # `Ann Lee's father` names Ann Lee
 
 
 def _parameters(keys: Collection[str]) -> dict[str, object]:

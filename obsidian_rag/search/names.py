@@ -27,6 +27,16 @@ WHERE md5(m.key) IN (SELECT md5(k) FROM unnest(%(keys)s::text[]) AS k) AND m.key
     AND (%(allowed)s::int[] IS NULL OR n.id = ANY(%(allowed)s::int[]))
 ORDER BY n.file_path LIMIT %(count)s
 """
+# A name without any word, like `---`, has no key; it is looked for as it is written.
+WORDLESS = """
+SELECT file_path, CASE WHEN lower(normalize(title)) = q.name THEN 'exact_title' ELSE 'alias' END AS match,
+       title
+FROM notes n, (SELECT lower(normalize(%(name)s::text)) AS name) AS q
+WHERE (lower(normalize(title)) = q.name
+        OR q.name IN (SELECT lower(normalize(alias)) FROM unnest(aliases) AS alias))
+    AND (%(allowed)s::int[] IS NULL OR n.id = ANY(%(allowed)s::int[]))
+ORDER BY match DESC, file_path LIMIT %(count)s
+"""
 # The shortest name that holds the run is the one that is least about something else.
 PHRASE = """
 SELECT n.file_path, m.kind, m.name FROM note_names m JOIN notes n ON n.id = m.note_id
@@ -58,6 +68,9 @@ def search_names(
 ) -> list[NameHit]:
     """Notes named by the query, best first. `content_words` is how many of its words are not stop words."""
     keys = list_keys(query.strip("\"' ?!."))
+    if not list_keys(query):
+        asked = {"name": query, "count": count, "allowed": _as_list(allowed)}
+        return [NameHit(*row) for row in conn.execute(WORDLESS, asked).fetchall()]
     if not keys or len(keys[0]) > 2 * LONGEST_TERM:
         return []
     exact = conn.execute(EXACT, {"keys": list(keys), "count": count, "allowed": _as_list(allowed)}).fetchall()

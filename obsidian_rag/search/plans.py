@@ -151,9 +151,9 @@ def make_plan(
     """The hops from a named note whose own kinds are `of_kinds`."""
     kinds = [cue for cue in reading.kinds if not _is_apposed(cue, named, tokens, of_kinds, reading, table)]
     wanted = _find_wanted(kinds, named, tokens)
-    cues = _order_cues(reading, named, tokens, kinds)
+    owned = _find_owned(kinds, reading.cues, named, tokens, of_kinds)
+    cues = _order_cues(reading, named, tokens, kinds, owned is not None)
     mentioned = _list_mentioned(kinds, cues, wanted, tokens)
-    owned = _find_owned(kinds, cues, named, tokens, of_kinds)
     steps: tuple[Step, ...] = ()
     for goal in dict.fromkeys((wanted, None)):
         planner = _Planner(cues, mentioned, goal, owned, bool(reading.shared), table)
@@ -240,17 +240,19 @@ def _find_wanted(kinds: Sequence[Cue], named: Named, tokens: Sequence[Token]) ->
     return said[0].name if said else None
 
 
-def _order_cues(reading: Reading, named: Named, tokens: Sequence[Token], kinds: Sequence[Cue]) -> list[Step]:
+def _order_cues(
+    reading: Reading, named: Named, tokens: Sequence[Token], kinds: Sequence[Cue], owns: bool
+) -> list[Step]:
     """The cues in the order in which they would be walked, each with the kind that its own words say.
 
-    What follows the name belongs to it (`that Ann founded`), but for what is done by it (`backed by Ann`);
-    then outwards before it; then the rest.
+    What follows the name belongs to it (`that Ann founded`), but for what is done by it (`backed by Ann`) and
+    behind a thing of its own (`investors in Ann's company attended`); then outwards before it; then the rest.
     """
     left = _join_repeated([cue for cue in reading.cues if cue.last <= named.first], kinds)
     right = _join_repeated([cue for cue in reading.cues if cue.first >= named.last], kinds)
     left.reverse()
     by = [token.text for token in tokens[left[0].last : named.first]] if left else []
-    order = [*left, *right] if by == ["by"] else [*right[:1], *left, *right[1:]]
+    order = [*left, *right] if owns or by == ["by"] else [*right[:1], *left, *right[1:]]
     return [replace(step, kind=_find_agent(step, kinds, tokens)) for step in order]
 
 

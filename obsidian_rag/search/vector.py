@@ -19,15 +19,34 @@ LEAST_EF_SEARCH = 100  # recall of the HNSW graph; pgvector's 40 loses neighbour
 READ_WHOLE = 2000
 
 # `distance` must be the very expression the index was made on, or the whole table is read.
+# Of chunks with the same text the index has one; the others are as near.
 NEAREST = sql.SQL("""
-SELECT file_path, chunk_index, 1 - ({distance}) AS cosine
-FROM documents ORDER BY {distance} LIMIT %(count)s
+WITH nearest AS MATERIALIZED (
+    SELECT file_path, chunk_index, content_hash, {distance} AS distance
+    FROM documents WHERE NOT repeated ORDER BY {distance} LIMIT %(count)s)
+SELECT file_path, chunk_index, 1 - distance FROM (
+    SELECT file_path, chunk_index, distance FROM nearest
+    UNION ALL
+    SELECT d.file_path, d.chunk_index, n.distance FROM nearest n CROSS JOIN LATERAL (
+        SELECT file_path, chunk_index FROM documents WHERE content_hash = n.content_hash AND repeated
+        ORDER BY file_path, chunk_index LIMIT %(count)s) AS d) AS found
+ORDER BY distance, file_path, chunk_index LIMIT %(count)s
 """)
 NEAREST_ALLOWED = sql.SQL("""
-SELECT d.file_path, d.chunk_index, 1 - ({distance}) AS cosine
-FROM documents d
-WHERE d.file_path IN (SELECT n.file_path FROM notes n WHERE n.id = ANY(%(allowed)s))
-ORDER BY {distance} LIMIT %(count)s
+WITH allowed AS MATERIALIZED (SELECT n.file_path FROM notes n WHERE n.id = ANY(%(allowed)s)),
+nearest AS MATERIALIZED (
+    SELECT d.file_path, d.chunk_index, d.content_hash, {distance} AS distance
+    FROM documents d
+    WHERE NOT d.repeated AND (d.file_path IN (SELECT file_path FROM allowed) OR d.content_hash IN (
+        SELECT content_hash FROM documents WHERE repeated AND file_path IN (SELECT file_path FROM allowed)))
+    ORDER BY {distance} LIMIT %(count)s)
+SELECT file_path, chunk_index, 1 - distance FROM (
+    SELECT file_path, chunk_index, distance FROM nearest
+    UNION ALL
+    SELECT d.file_path, d.chunk_index, n.distance
+    FROM nearest n JOIN documents d ON d.content_hash = n.content_hash AND d.repeated) AS found
+WHERE file_path IN (SELECT file_path FROM allowed)
+ORDER BY distance, file_path, chunk_index LIMIT %(count)s
 """)
 NEAREST_READ_WHOLE = sql.SQL("""
 WITH allowed AS MATERIALIZED (

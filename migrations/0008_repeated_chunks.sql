@@ -1,0 +1,28 @@
+-- A chunk whose text stands elsewhere too is left out of the vector index, where one row stands for all of
+-- them: thousands of equal vectors, as the template of daily notes makes them, cut the graph of that index
+-- apart, so that other chunks are not found any more.
+
+ALTER TABLE documents ADD COLUMN IF NOT EXISTS repeated BOOLEAN NOT NULL DEFAULT FALSE;
+
+UPDATE documents SET repeated = TRUE
+WHERE NOT repeated AND id IN (
+    SELECT id FROM (
+        SELECT id, row_number() OVER (PARTITION BY content_hash ORDER BY repeated, id) AS place
+        FROM documents WHERE content_hash IS NOT NULL) AS numbered
+    WHERE place > 1);
+
+DO $$
+DECLARE
+    definition TEXT := pg_get_indexdef(to_regclass('documents_embedding_idx'));
+BEGIN
+    IF definition IS NOT NULL AND definition NOT LIKE '% WHERE %' THEN
+        -- An index that outgrows its memory while it is built takes three times as long, and worker processes
+        -- share memory that a container may not have.
+        PERFORM set_config('maintenance_work_mem', '256MB', true)
+        WHERE pg_size_bytes(current_setting('maintenance_work_mem')) < pg_size_bytes('256MB');
+        PERFORM set_config('max_parallel_maintenance_workers', '0', true);
+        DROP INDEX documents_embedding_idx;
+        EXECUTE definition || ' WHERE NOT repeated';
+    END IF;
+END
+$$;
