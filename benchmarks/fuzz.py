@@ -66,7 +66,7 @@ NOTES = {
     "Home/index.md": "---\naliases: [Garden]\n---\n- [[Pump]]\n",
     "People/Ann.md": "Ann founded [[Acme]] and works at [[Acme]].\n",
     "People/Bob Lee.md": "Bob Lee invested in [[Acme]] with [[Ann]].\n",
-    "Companies/Acme.md": "---\ntype: company\nauthor: '[[Ann]]'\n---\n# Acme\n\nSee [[note]], [[x]], [[C++]].\n",
+    "Companies/Acme.md": "---\ntype: company\nauthor: '[[Ann]]'\n---\nSee [[note]], [[x]], [[C++]].\n",
 }
 
 
@@ -155,9 +155,9 @@ def read_note(path: str, data: bytes) -> None:
 class Indexing:
     """A vault into which notes are written, and indexed a batch at a time."""
 
-    def __init__(self, findings: Findings, root: Path, where: Settings) -> None:
+    def __init__(self, findings: Findings, where: Settings) -> None:
         self._findings = findings
-        self._root = root
+        self._root = where.vaults[0].root
         self._settings = where
         self._batch: list[Path] = []
         for path, text in NOTES.items():
@@ -250,40 +250,56 @@ class Outcome:
         return not (found.crashes or found.slow or self.unclean) and memory <= MOST_MEMORY
 
 
-def fuzz(count: int, number: int, folder: Path) -> Outcome:
-    """Feed `count` inputs; `folder` is for the vault and the database."""
+def feed(count: int, number: int, where: Settings, folder: Path) -> Outcome:
+    """Feed `count` inputs to the indexer and the server of these settings; `folder` is for the server."""
     counts = {kind: max(1, round(count * share)) for kind, share in SHARES}
     findings = Findings()
+    indexing = Indexing(findings, where)
+    indexing.flush()  # makes the database
+    findings.forget()
+    notes = st.tuples(hostile.paths, hostile.strange_notes | hostile.any_bytes)
+    generate(notes, counts["notes"], number, lambda note: indexing.add("notes", *note))
+    properties = hostile.front_matter.map(lambda text: text.encode("utf-8", "surrogatepass"))
+    generate(properties, counts["properties"], number, lambda data: indexing.add("properties", "p.md", data))
+    indexing.flush()
+    with RawServer(make_environment(where, folder), folder) as server:
+        server.initialize()
+        asking = Asking(findings, server)
+        asking.call("tool calls", "list_topics", {})  # connects
+        findings.forget("tool calls")
+        for kind, strategy in (("queries", hostile.searches()), ("tool calls", hostile.tool_calls())):
+            generate(strategy, counts[kind], number, lambda call, kind=kind: asking.call(kind, *call))
+        asking.call("tool calls", "list_topics", {})
+        peak = max(asking.peak, read_peak(server.process.pid))
+        unclean = sum(1 for line in server.lines if not _is_json_rpc(line))
+    return Outcome(findings, own_peak(), peak, unclean)
+
+
+def make_environment(where: Settings, folder: Path) -> dict[str, str]:
+    """The settings as variables of a server's environment."""
+    given = {
+        "VAULT_PATH": where.vaults[0].root,
+        "DATABASE_URL": where.database_url,
+        "OBSIDIAN_RAG_DATA": where.data_dir,
+        "OLLAMA_URL": where.ollama_url,
+        "XDG_CONFIG_HOME": folder,
+    }
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    return kept | {name: str(value) for name, value in given.items() if value is not None}
+
+
+def fuzz(count: int, number: int, folder: Path) -> Outcome:
+    """Feed `count` inputs to a vault and an embedded server in `folder`."""
     vault, home = folder / "vault", folder / "data"
     vault.mkdir()
     with OllamaDouble(dimensions=64) as ollama:
         where = Settings(
             vaults=parse_vaults(str(vault)), data_dir=home, ollama_url=ollama.url, ollama_url_is_set=True
         )
-        indexing = Indexing(findings, vault, where)
-        indexing.flush()  # makes the database
-        findings.forget()
-        notes = st.tuples(hostile.paths, hostile.strange_notes | hostile.any_bytes)
-        generate(notes, counts["notes"], number, lambda note: indexing.add("notes", *note))
-        properties = hostile.front_matter.map(lambda text: text.encode("utf-8", "surrogatepass"))
-        generate(
-            properties, counts["properties"], number, lambda data: indexing.add("properties", "p.md", data)
-        )
-        indexing.flush()
-        environment = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-        environment |= {"VAULT_PATH": str(vault), "OBSIDIAN_RAG_DATA": str(home), "OLLAMA_URL": ollama.url}
-        with RawServer(environment | {"XDG_CONFIG_HOME": str(folder)}, folder) as server:
-            server.initialize()
-            asking = Asking(findings, server)
-            asking.call("tool calls", "list_topics", {})  # connects
-            findings.forget("tool calls")
-            for kind, strategy in (("queries", hostile.searches()), ("tool calls", hostile.tool_calls())):
-                generate(strategy, counts[kind], number, lambda call, kind=kind: asking.call(kind, *call))
-            asking.call("tool calls", "list_topics", {})
-            peak = max(asking.peak, read_peak(server.process.pid))
-            unclean = sum(1 for line in server.lines if not _is_json_rpc(line))
-    embedded.release(home)
-    return Outcome(findings, own_peak(), peak, unclean)
+        try:
+            return feed(count, number, where, folder)
+        finally:
+            embedded.release(home)
 
 
 def _is_json_rpc(line: bytes) -> bool:

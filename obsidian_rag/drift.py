@@ -23,6 +23,7 @@ from obsidian_rag.notes import parse_note
 from obsidian_rag.postgres import Connection
 from obsidian_rag.postings import COUNT_ALL, KEYWORD_VERSION
 from obsidian_rag.provenance import check_vaults
+from obsidian_rag.roles import tell_reader
 from obsidian_rag.safeguards import spare_empty_folders
 from obsidian_rag.vaults import VaultReader, open_vaults
 
@@ -219,10 +220,10 @@ def compare_disk(conn: Connection, reader: VaultReader) -> DiskState:
 
 
 def load_full_status(conn: Connection, settings: Settings) -> dict[str, Any]:
-    """What `load_status` tells, with `disk` (a DiskState, or `error` where the vault cannot be looked at) and
-    `drift` (a list of Drift; None with `drift_error` where that takes too long).
+    """What `load_status` tells, with `disk` (a DiskState, or `error` where the vault cannot be looked at),
+    `drift` (a list of Drift; None with `drift_error` where that takes too long), and who reads (`reader`).
     """
-    status = load_status(conn)
+    status = load_status(conn) | {"reader": tell_reader(conn)}
     try:
         reader = open_disk(settings, ledger.load_settings_row(conn))
         disk = compare_disk(conn, reader).to_json()

@@ -171,9 +171,7 @@ def load_links(conn: Connection, graph: Graph, paths: Sequence[str]) -> list[Gra
     """All links between notes of a neighbourhood, also those not walked, of the relations that were asked
     for: one for each pair and relation, and one without a relation only where there is none with.
     """
-    rows = conn.execute(
-        LINKS_BETWEEN, {"paths": list(paths), "relations": list(graph.relations)}
-    ).fetchall()
+    rows = conn.execute(LINKS_BETWEEN, {"paths": list(paths), "relations": list(graph.relations)}).fetchall()
     typed = {(row[0], row[1]) for row in rows if row[7]}
     links = []
     for source, target, *written, relation, sentence in rows:

@@ -12,32 +12,53 @@ import regex
 
 from obsidian_rag.models import Failure
 
+# A vault may come from anybody, and an expression may take longer for a path than the world has been there.
+PATIENCE = 1.0  # seconds for one path
+MOST_SLOW = 5  # expressions that are waited for; after that none is asked any more
+LARGEST = 1_000_000  # bytes of the vault's settings
+
 
 class IgnoreRules:
-    """Which paths a vault's `userIgnoreFilters` exclude: `/…/` is an expression, else a path's start."""
+    """Which paths a vault's `userIgnoreFilters` exclude: `/…/` is an expression, else a path's start.
 
-    def __init__(self, filters: Iterable[str] = ()) -> None:
-        """Raises re.error for an expression that cannot be read."""
-        self._patterns = [_compile(text) for text in filters if text]
+    `slow` are failures of the file `name`: expressions that were given up, because a path took them too long.
+    """
+
+    def __init__(self, filters: Iterable[str] = (), name: str = "") -> None:
+        """Raises regex.error for an expression that cannot be read."""
+        self._patterns = {text: _compile(text) for text in filters if text}
+        self._name = name
+        self.slow: list[Failure] = []
 
     def exclude(self, path: str) -> bool:
         """Whether Obsidian hides the file from search."""
         if not self._patterns:
             return False
         path = unicodedata.normalize("NFC", path)
-        return any(pattern.search(path) for pattern in self._patterns)
+        return any(self._matches(text, path) for text in tuple(self._patterns))
 
-
-def _compile(text: str) -> re.Pattern[str] | regex.Pattern[str]:
-    text = unicodedata.normalize("NFC", text)
-    if len(text) > 2 and text.startswith("/") and text.endswith("/"):
-        # A group's name is written (?<name>…) in JavaScript.
-        expression = re.sub(r"\(\?<(?![=!])", "(?P<", text[1:-1])
+    def _matches(self, text: str, path: str) -> bool:
+        pattern = self._patterns.get(text)
         try:
-            return re.compile(expression, re.IGNORECASE)
-        except re.error:  # JavaScript knows more forms, a look-behind of any length among them
-            return regex.compile(expression, regex.IGNORECASE)
-    return re.compile("^" + re.escape(text), re.IGNORECASE)
+            return pattern is not None and pattern.search(path, timeout=PATIENCE) is not None
+        except TimeoutError:
+            self.slow.append(_fail(self._name, f"the filter {text} takes too long for the note {path}"))
+            too_many = len(self.slow) >= MOST_SLOW
+            for expression in [t for t in self._patterns if _is_expression(t)] if too_many else [text]:
+                del self._patterns[expression]
+            return False
+
+
+def _is_expression(text: str) -> bool:
+    return len(text) > 2 and text.startswith("/") and text.endswith("/")
+
+
+def _compile(text: str) -> regex.Pattern[str]:
+    text = unicodedata.normalize("NFC", text)
+    if _is_expression(text):
+        # A group's name is written (?<name>…) in JavaScript.
+        return regex.compile(re.sub(r"\(\?<(?![=!])", "(?P<", text[1:-1]), regex.IGNORECASE)
+    return regex.compile("^" + re.escape(text), regex.IGNORECASE)
 
 
 def read_ignore_rules(root: Path) -> tuple[IgnoreRules | None, list[Failure]]:
@@ -52,6 +73,8 @@ def read_ignore_rules(root: Path) -> tuple[IgnoreRules | None, list[Failure]]:
     try:
         if not file.is_file():  # a pipe would be waited for
             raise OSError("it is no file, or a link that leads nowhere")
+        if file.stat().st_size > LARGEST:
+            raise OSError(f"it has more than {LARGEST:,} bytes")
         settings = json.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         return None, [_fail(name, str(error))]
@@ -62,11 +85,11 @@ def read_ignore_rules(root: Path) -> tuple[IgnoreRules | None, list[Failure]]:
             continue
         try:
             _compile(text)
-        except (re.error, regex.error) as error:
+        except (regex.error, RecursionError, MemoryError, OverflowError) as error:
             failures.append(_fail(name, f"the filter {text} cannot be used: {error}"))
         else:
             kept.append(text)
-    return IgnoreRules(kept), failures
+    return IgnoreRules(kept, name), failures
 
 
 def _fail(name: str, reason: str) -> Failure:

@@ -20,6 +20,7 @@ OVER_CLAUSE = 0.55
 OVER_LINK = 0.5
 FROM_CONTEXT = 0.6  # of a heading, a list item or a table's column that the link stands under
 LEAST = 0.15  # of a confidence that is kept
+LONGEST_NAME = 60  # characters of a label that names a relation of its own
 _CLAUSE_END = re.compile(r"[,;:—–|()，、；：]|\b(?:and|while|but|whereas|which|who)\b", re.IGNORECASE)
 # Labels that introduce a link without a meaning of their own.
 _EMPTY_LABEL = re.compile(
@@ -141,9 +142,8 @@ def _read_label(label: str, table: Table) -> dict[str, float]:
     if slug in table.relations:
         return {slug: 1.0}
     known = dict.fromkeys(_find_names(table.labelled, name.replace("_", " ")), 1.0)
-    if known or not label.endswith("::") or not slug or _EMPTY_LABEL.fullmatch(slug):
-        return known
-    return {slug: 1.0}
+    is_name = label.endswith("::") and 0 < len(slug) <= LONGEST_NAME and not _EMPTY_LABEL.fullmatch(slug)
+    return {slug: 1.0} if is_name and not known else known
 
 
 def _add_means(sure: dict[str, float], table: Table) -> dict[str, float]:

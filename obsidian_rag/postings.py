@@ -79,7 +79,7 @@ SAVE_TOTALS = f"""
 INSERT INTO keyword_stats (notes, chunks, chunk_length, note_length) {COUNT_ALL}
 ON CONFLICT (only_row) DO UPDATE SET notes = excluded.notes, chunks = excluded.chunks,
     chunk_length = excluded.chunk_length, note_length = excluded.note_length
-"""  # noqa: S608 - a constant of this module, no value
+"""
 DELETE_STRAY_POSTINGS = "DELETE FROM postings p WHERE NOT EXISTS (SELECT FROM notes n WHERE n.id = p.note_id)"
 DELETE_STRAY_NAMES = "DELETE FROM note_names w WHERE NOT EXISTS (SELECT FROM notes n WHERE n.id = w.note_id)"
 INSERT_POSTINGS = """

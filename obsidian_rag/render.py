@@ -218,6 +218,14 @@ def _render_weights(status: Mapping[str, Any]) -> list[str]:
     return [*lines, f"Vectors:  trust beside words {trust}"]
 
 
+def _render_reader(status: Mapping[str, Any]) -> list[str]:
+    """Who reads, where that one could write as well."""
+    reader = status.get("reader")
+    if reader is None or not reader["may_write"]:
+        return []
+    return [f"Reads as: {reader['role']}, which may also write; obsidian-rag doctor says how to mend that"]
+
+
 def _render_embedder(settings: Mapping[str, Any]) -> str:
     if not settings.get("embedder"):
         return "not recorded yet"
@@ -305,6 +313,7 @@ def render_status(status: Mapping[str, Any]) -> str:
             f"Embedder: {_render_embedder(settings)}",
             *_render_reembedding(status),
             *_render_weights(status),
+            *_render_reader(status),
         ]
     else:
         lines = ["Nothing is indexed yet. Run: obsidian-rag index /path/to/vault"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from contextlib import suppress
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -93,3 +94,13 @@ def settle_roles(conn: Connection) -> None:
     conn.execute(GRANT)
     if conn.info.server_version >= 160000:
         conn.execute(TAKE_OWN)
+
+
+READS_AS = "SELECT current_user, has_table_privilege('documents', 'INSERT, UPDATE, DELETE, TRUNCATE')"
+
+
+def tell_reader(conn: Connection) -> dict[str, Any]:
+    """As which `role` an index is read, and whether that one `may_write`; `conn` is one that reads."""
+    row = conn.execute(READS_AS).fetchone()
+    assert row is not None
+    return {"role": row[0], "may_write": row[1]}

@@ -69,11 +69,11 @@ def walk(root: Path) -> VaultListing:
     return VaultListing(
         tuple(sorted(state.notes, key=lambda note: note.path)),
         tuple(sorted(state.attachments)),
-        tuple(sorted(state.failures, key=lambda failure: failure.file_path)),
+        tuple(sorted((*state.failures, *state.rules.slow), key=lambda failure: failure.file_path)),
         tuple(sorted(state.unreadable)),
         tuple(sorted(state.vanished)),
         tuple(sorted(state.empty)),
-        excludes_known=rules is not None,
+        excludes_known=rules is not None and not rules.slow,
     )
 
 

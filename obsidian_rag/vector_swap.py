@@ -99,7 +99,11 @@ JOIN wanted w ON w.id = d.id
 JOIN reembedded r ON r.content_hash = w.content_hash
 ORDER BY d.id
 """)
-TAKEN_FROM = {"embedding": "r", "content_hash": "w"}
+TAKEN_FROM = {
+    "embedding": sql.SQL("r.embedding"),
+    "content_hash": sql.SQL("w.content_hash"),
+    "repeated": sql.SQL("row_number() OVER (PARTITION BY w.content_hash ORDER BY d.repeated, d.id) > 1"),
+}
 # An index that outgrows its memory while it is built takes three times as long.
 GRAPH_BYTES = 500  # about what HNSW keeps of a vector beside its numbers
 MOST_MEMORY = 256 * 1024**2
@@ -160,7 +164,7 @@ def build_next(conn: Connection, dimensions: int, warn: Callable[[str], None]) -
     columns = [row[0] for row in conn.execute(COLUMNS).fetchall()]
     fill = FILL.format(
         columns=sql.SQL(", ").join(map(sql.Identifier, columns)),
-        values=sql.SQL(", ").join(sql.Identifier(TAKEN_FROM.get(name, "d"), name) for name in columns),
+        values=sql.SQL(", ").join(TAKEN_FROM.get(name, sql.Identifier("d", name)) for name in columns),
     )
     rows = conn.execute(fill).rowcount
     present = conn.execute("SELECT count(*) FROM documents").fetchone()

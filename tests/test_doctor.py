@@ -320,7 +320,8 @@ def test_the_plan_of_a_search_is_looked_at_and_not_only_the_index(
     assert "usable; of so few chunks (6) all are read" in indexed.find("vector index").message
     monkeypatch.setattr(database_checks, "FULL_SCAN_CHUNKS", 5)
     check = indexed.find("vector index")
-    assert (check.status, check.mend) == ("warning", 'Run: obsidian-rag psql --write -- -c "ANALYZE documents"')
+    mend = 'Run: obsidian-rag psql --write -- -c "ANALYZE documents"'
+    assert (check.status, check.mend) == ("warning", mend)
     name = sql.Identifier(str(conninfo_to_dict(indexed.bench.database_url)["dbname"]))
     with psycopg.connect(indexed.bench.database_url, autocommit=True) as conn:
         conn.execute(sql.SQL("ALTER DATABASE {} SET enable_seqscan = off").format(name))

@@ -195,6 +195,13 @@ def test_a_question_that_names_nothing_is_not_answered_by_links(index: SearchBen
     assert answer.to_json() == index.ask(query, without=["links"]).to_json()
 
 
+def test_a_named_note_whose_links_lead_to_no_answer_is_left_to_its_words(index: SearchBench) -> None:
+    """All that it links is not written yet; that it is named does not bring it forward by itself."""
+    for filters in ({}, {"folder": "People"}):
+        assert linked(index.ask("Sefa Lund in the wet season", **filters)) == []
+    assert linked(index.ask("Causeway Fund and its boots", folder="Organisations")) == []
+
+
 def test_an_exact_title_is_never_displaced(index: SearchBench) -> None:
     """Its words also ask for who invested in a firm, and who founded one."""
     for title in ("Causeway Fund investors", ESSAY):

@@ -231,6 +231,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("get_note", {"file_path": "a\0b"}, "Name a note by its path"),
     ("get_note", {"file_path": "\ud800"}, "Name a note by its path"),
     ("get_note", {"file_path": "../" * 400_000}, "at most 4096"),
+    ("get_note", {"file_path": "/etc/passwd"}, "No note '/etc/passwd' in the index"),
+    ("graph_search", {"file_path": "../../etc/passwd"}, "No note '../../etc/passwd' in the index"),
     ("get_note", {}, "file_path is missing"),
     ("list_topics", {"depth": 1}, "list_topics() without arguments"),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -309,19 +308,16 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_finding_places_takes_time_in_proportion_to_the_text(name: str) -> None:
-    def measure(size: int) -> float:
-        text = HOSTILE[name](size)
-        written, _ = find_links(text)
-        best = float("inf")
-        for _ in range(3):
-            started = time.process_time()
-            find_places(text, written)
-            best = min(best, time.process_time() - started)
-        return best
-
-    measure(1000)
-    assert measure(80_000) < 12 * measure(20_000) + 0.02
+def test_hostile_texts_are_read_whole(name: str) -> None:
+    """Whatever takes the square of a text's length takes minutes here."""
+    text = HOSTILE[name](200_000)
+    written, _ = find_links(text)
+    places = find_places(text, written)
+    assert len(places) == len(written)
+    for link, place in zip(written, places, strict=True):
+        if name != "images in a link text":
+            assert place.sentence[place.first : place.last] == link.target
+        assert len(place.sentence) <= LONGEST_SENTENCE + LONGEST_LINK
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 
 import pytest
@@ -40,9 +41,10 @@ NOTES = {
     "京都": "古い町。\n",
     "王伟明": "放映员。\n",
     "Größe": "Maße.\n",
+    "서울대학교": "학교.\n",
     "Links/Links one": f"[[{QUAY}|the herring people]] were loud. [[Otto Finch]] was not.\n",
     "Links/two": f"[[{QUAY}|the herring people]] again. [[Bo Ashdown|sweeper]] too.\n",
-    "Links/three": "[[Größe]] and [[Films/zz91]].\n",
+    "Links/three": "[[Größe]], [[서울대학교]] and [[Films/zz91]].\n",
     "Links/more": "[[Bo Ashdown]] " * 6,
     **{f"Reels/{n}/spool": f"Reel {n}.\n" for n in range(MOST_NODES + 1)},
     **{f"Log/n{n:02}": f"Film number {n}: the projector ran, the hall was cold.\n" for n in range(60)},
@@ -183,7 +185,12 @@ def test_names_of_scripts_without_spaces_are_found_inside_a_sentence(
 
 
 @pytest.mark.parametrize(
-    ("query", "note"), [("die Gro\u0308ße der Wand", "Größe.md"), ("ｚｚ９１ fog", "Films/zz91.md")]
+    ("query", "note"),
+    [
+        (unicodedata.normalize("NFD", "die Größe der Wand"), "Größe.md"),
+        (unicodedata.normalize("NFD", "서울대학교는 어디"), "서울대학교.md"),
+        ("ｚｚ９１ fog", "Films/zz91.md"),
+    ],
 )
 def test_another_unicode_form_of_a_name_is_the_name(index: SearchBench, query: str, note: str) -> None:
     question = index.run(lambda conn: read_names(conn, query, index.reader.table))

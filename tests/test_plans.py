@@ -136,6 +136,7 @@ def test_there_are_at_most_three_hops() -> None:
 
 
 def test_a_thing_of_the_named_notes_own_is_a_hop_without_a_cue() -> None:
+    assert hops("Ash Lowe's bed", ASH) == ["planted > bed"]
     assert hops("Who waters Ash Lowe's bed?", ASH) == ["planted > bed", "watered > person"]
     assert hops("Who waters Ash Lowe’s bed?", ASH) == ["planted > bed", "watered > person"]
     assert hops("Who waters North Strip?", NORTH) == ["watered > person"]

@@ -288,6 +288,7 @@ def test_a_label_that_means_nothing_leaves_it_to_the_sentence() -> None:
         ('related notes: "[[Acme]]"', {"related_notes": 1.0}),
         ('aliases: "[[Acme]]"', {}),
         ('"!!": "[[Acme]]"', {}),
+        (f'{"long" * 30}: "[[Acme]]"', {}),
     ],
 )
 def test_a_property_says_what_its_key_means_else_its_own_name(

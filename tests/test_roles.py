@@ -18,10 +18,12 @@ from psycopg.conninfo import conninfo_to_dict
 
 from obsidian_rag import embedded, embedded_home
 from obsidian_rag.config import Settings
+from obsidian_rag.drift import load_full_status
 from obsidian_rag.errors import DatabaseUnsuitable
 from obsidian_rag.index_reader import IndexReader
 from obsidian_rag.migrate import LEDGER, apply_migrations, load_migrations
 from obsidian_rag.postgres import Connection, connect, locate
+from obsidian_rag.render import render_status
 from obsidian_rag.roles import admit_reader
 
 RELATIONS = """
@@ -164,10 +166,30 @@ def test_new_tables_of_an_upgrade_are_open_to_the_roles_whoever_upgrades(
         conn.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(owner)))
 
 
-def test_a_login_that_may_not_become_the_role_reads_as_itself(
+def test_a_table_that_took_the_place_of_another_has_the_same_rights(bench: Workbench) -> None:
+    bench.vault.write("A.md", "text\n")
+    bench.index()
+    assert bench.index(reembed=True).status == "ok"
+    with connect(bench.database_url, read_only=True) as conn:
+        assert conn.execute(CLOSED).fetchall() == []
+        conn.execute("SET default_transaction_read_only = off")
+        assert succeed(conn, list_writes(conn)) == []
+
+
+def test_a_login_that_may_not_become_the_role_reads_as_itself_and_the_status_says_so(
     bench: Workbench, new_login: Callable[[str], str]
 ) -> None:
+    bench.vault.write("A.md", "text\n")
+    bench.index()
     login = new_login("IN ROLE rag_indexer")
+    with connect(bench.database_url, read_only=True) as conn:
+        status = load_full_status(conn, bench.settings)
+        assert status["reader"] == {"role": "rag_reader", "may_write": False}
+        assert "Reads as" not in render_status(status)
+    with connect(as_login(bench.database_url, login), read_only=True) as conn:
+        status = load_full_status(conn, bench.settings)
+        assert status["reader"] == {"role": login, "may_write": True}
+        assert f"Reads as: {login}, which may also write" in render_status(status)
     with connect(as_login(bench.database_url, login), read_only=True) as conn:
         assert conn.execute("SELECT current_user").fetchone() == (login,)
         with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 from small_vault import make_vault
 
+from obsidian_rag import ignore_rules
 from obsidian_rag import vault as module
 from obsidian_rag.errors import NoteError, VaultError
 from obsidian_rag.vault import decode, read_note_bytes, walk
@@ -210,6 +213,25 @@ def test_pipes_are_failures_and_never_opened(tmp_path: Path) -> None:
         read_note_bytes(tmp_path, "pipe.md")
 
 
+def test_sockets_and_devices_are_failures_and_the_whole_disk_is_no_folder_of_a_vault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = "é" * 126 + ".md"
+    assert len(os.fsencode(longest)) == 255
+    write(tmp_path, "a.md", longest)
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
+    (tmp_path / "zero.md").symlink_to("/dev/zero")
+    (tmp_path / "disk").symlink_to("/")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket.md")
+        listing = walk(tmp_path)
+    assert [file.path for file in listing.notes] == ["a.md", longest]
+    assert [failure.file_path for failure in listing.failures] == ["socket.md", "zero.md"]
+    for name in ("zero.md", "socket.md"):
+        with pytest.raises(NoteError):
+            read_note_bytes(tmp_path, name)
+
+
 def test_excluded_files_stay_listed_and_marked(tmp_path: Path) -> None:
     settings = '\ufeff{"userIgnoreFilters": ["Private/", "/\\\\.DRAFT\\\\.md$/"]}'
     files = {".obsidian/app.json": settings, "private/a.md": "", "b.draft.md": "", "c.md": "[[a]]"}
@@ -220,6 +242,24 @@ def test_excluded_files_stay_listed_and_marked(tmp_path: Path) -> None:
         "private/a.md": True,
     }
     assert vault.paths("c.md") == ["private/a.md"]
+
+
+def test_an_expression_that_never_ends_is_given_up_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ignore_rules, "PATIENCE", 0.05)
+    filters = [f"/^(a|aa|{letter})+$/" for letter in "bcdefgh"] + ["Private/", "/[.]draft/"]
+    write(tmp_path, "b.draft.md", "Private/c.md", "d.md", ".obsidian/app.json")
+    (tmp_path / ".obsidian" / "app.json").write_text(json.dumps({"userIgnoreFilters": filters}))
+    excluded = {file.path for file in walk(tmp_path).notes if file.excluded}
+    assert excluded == {"b.draft.md", "Private/c.md"}
+
+    write(tmp_path, *(f"{'a' * length}!.md" for length in range(60, 70)))
+    listing = walk(tmp_path)
+    assert len(listing.failures) == ignore_rules.MOST_SLOW
+    assert "the filter /^(a|aa|b)+$/ takes too long for the note aaaa" in listing.failures[0].error
+    assert not listing.excludes_known
+    assert "Private/c.md" in {file.path for file in listing.notes if file.excluded}
 
 
 @pytest.mark.parametrize("settings", ["{", "[]", '{"userIgnoreFilters": null}', '{"userIgnoreFilters": 3}'])
