@@ -54,7 +54,8 @@ CREATE TABLE note_links (
 CREATE INDEX note_links_source_idx ON note_links (source_path);
 CREATE INDEX note_links_target_path_idx ON note_links (target_path);
 CREATE INDEX note_links_relation_idx ON note_links (relation);
-CREATE INDEX note_links_unresolved_idx ON note_links USING hash (lower(target_name)) WHERE target_type = 'unresolved';
+CREATE INDEX note_links_unresolved_idx ON note_links USING hash (lower(target_name))
+    WHERE target_type = 'unresolved';
 
 -- One row for each place at which a link stands (the first 16 of each), with what the text around it says.
 CREATE TABLE link_mentions (

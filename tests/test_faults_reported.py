@@ -107,8 +107,8 @@ def test_the_last_words_of_a_very_long_note_are_found(bench: Workbench, filling:
     bench.vault.write("Other.md", "Something else.\n")
     assert bench.index().status == "ok"
     for query, mode in (
-        ("walrus sleeps", "keyword"), ("zebra meets xylophone", "keyword"), ("zebra meets a xylophone", "vector"),
-        ("zebra meets xylophone", "hybrid"),
+        ("walrus sleeps", "keyword"), ("zebra meets xylophone", "keyword"),
+        ("zebra meets a xylophone", "vector"), ("zebra meets xylophone", "hybrid"),
     ):  # fmt: skip
         hit = bench.search(query, mode).results[0]
         assert hit.file_path == "Long.md", (query, mode)

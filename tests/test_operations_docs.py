@@ -13,8 +13,9 @@ DOCUMENT = ROOT / "docs" / "operations.md"
 PROOF = re.compile(r"<!-- (?P<tests>[^>]+) -->")
 # Faults that the table must have a row of, by words of its first column.
 WANTED = [
-    "while the indexer runs", "while somebody searches", "It is down", "disk is full", "embedded server is killed",
-    "deletes rows by hand", "dies on the way", "overloaded", "slow", "a web page", "NaN", "cannot pass",
+    "while the indexer runs", "while somebody searches", "It is down", "disk is full",
+    "embedded server is killed", "deletes rows by hand",
+    "dies on the way", "overloaded", "slow", "a web page", "NaN", "cannot pass",
     "empty mount", "vanishes while it is read", "several vaults", "drive inside the vault", "More than half",
     "cannot be read", "change while they are read", "app.json", "clock jumps", "write into the vault",
     "killed at any moment", "Two indexers", "several servers at once", "clean-up", "runs for days", "client",
