@@ -19,6 +19,7 @@ PREVIEW_LENGTH = 500  # characters
 BEGINNING = 20_000  # characters of a note among which its properties end, but for rare ones
 SENTENCE_LENGTH = 300  # characters; a table's row or a list written as one line can be far longer
 MOST_RELATIONS_NAMED = 30
+SURE_ENOUGH = 0.5  # for a link to be shown as saying more than one thing; asked for, it need not be
 
 Direction = Literal["out", "in"]
 Directions = Literal["both", "out", "in"]
@@ -53,7 +54,7 @@ ORDER BY neighbor, relation IS NULL, sure DESC, direction DESC, source, line
 """  # noqa: S608 - a constant of this module, no value
 LINKS_BETWEEN = f"""
 SELECT DISTINCT ON (source_path, target_path, relation) source_path, target_path, kind, target_name, heading,
-       block, property, relation, sentence
+       block, property, relation, sentence, sure
 FROM ({SAID}) AS s
 WHERE source_path = ANY(%(paths)s) AND target_path = ANY(%(paths)s) AND source_path <> target_path
     AND (cardinality(%(relations)s::text[]) = 0 OR relation = ANY(%(relations)s))
@@ -169,12 +170,15 @@ def walk_graph(
 
 def load_links(conn: Connection, graph: Graph, paths: Sequence[str]) -> list[GraphLink]:
     """All links between notes of a neighbourhood, also those not walked, of the relations that were asked
-    for: one for each pair and relation, and one without a relation only where there is none with.
+    for: of each pair one for each relation, the surest first, and one without a relation only where there
+    is none with.
     """
     rows = conn.execute(LINKS_BETWEEN, {"paths": list(paths), "relations": list(graph.relations)}).fetchall()
-    typed = {(row[0], row[1]) for row in rows if row[7]}
+    least = 0.0 if graph.relations else SURE_ENOUGH
+    said = [row for row in rows if row[7] is None or row[9] >= least]
+    typed = {(row[0], row[1]) for row in said if row[7]}
     links = []
-    for source, target, *written, relation, sentence in rows:
+    for source, target, *written, relation, sentence, _ in sorted(said, key=lambda r: (r[0], r[1], -r[9])):
         if relation or (source, target) not in typed:
             via = format_link(*written)
             links.append(GraphLink(source, target, via, relation, clip_sentence(sentence, via)))

@@ -233,8 +233,8 @@ def test_a_disk_that_is_really_full_is_told_and_reading_goes_on(
         ballast = folder / "ballast"
         with ballast.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(folder).free - 200_000)
-        for number in range(6):
-            words = " ".join(f"word{n}of{number}" for n in range(4000))
+        for number in range(3):
+            words = " ".join(f"word{n}of{number}" for n in range(3000))
             vault.write(f"Large {number}.md", f"# Large {number}\n\n{words}\n")
 
         with pytest.raises(DatabaseError) as caught:
@@ -364,7 +364,7 @@ def test_an_indexer_and_three_servers_at_once_never_show_half_a_note(
     with ThreadPoolExecutor(3) as pool:
         asking = [pool.submit(ask, number) for number in range(3)]
         try:
-            for edit in range(1, 9):
+            for edit in range(1, 6):
                 write(edit)
                 assert bench.index().notes_indexed == 4
         finally:

@@ -155,6 +155,21 @@ def test_links_among_the_notes_are_of_the_relations_asked_for(index: SearchBench
     ]
 
 
+def test_what_else_a_link_may_say_is_drawn_only_where_it_is_sure(
+    index: SearchBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(**how: Any) -> list[str | None]:
+        found = walk(index, "Acme", **how)
+        links = index.run(lambda conn: load_links(conn, found, ["Acme.md", "Eli.md"]))
+        return [link.relation for link in links]
+
+    assert said()[0] == "founded"
+    assert "invested_in" in said()
+    monkeypatch.setattr(graph, "SURE_ENOUGH", 1.1)
+    assert said() == ["founded"]
+    assert said(relations=["invested_in"]) == ["invested_in"]
+
+
 def test_a_hub_is_counted_whole_and_named_in_part(
     index: SearchBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,7 +189,9 @@ def test_a_hub_is_counted_whole_and_named_in_part(
 def test_a_picture_of_a_hub_says_how_many_notes_it_leaves_out(index: SearchBench) -> None:
     picture = index.run(lambda conn: load_picture(conn, walk_graph(conn, "Hub")))
     assert len(picture.notes) == 150
-    assert picture.notices == (f"{DAYS - 149} of {DAYS} notes are left out, the farthest.",)
+    assert picture.notices == (
+        f"{DAYS - 149} of {DAYS} notes are left out: the farthest, first those without a relation.",
+    )
 
 
 def test_a_long_sentence_is_cut_around_the_name() -> None:

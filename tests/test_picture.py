@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import json
 import re
@@ -15,9 +17,19 @@ from typing import Any
 import pytest
 
 from obsidian_rag.graph import Graph, GraphEdge, GraphLink
-from obsidian_rag.picture import MOST_LINKS, MOST_NOTES, Picture, make_picture, make_url, name_notes
+from obsidian_rag.picture import (
+    MOST_LINKS,
+    MOST_NOTES,
+    Picture,
+    PictureLink,
+    make_picture,
+    make_url,
+    name_notes,
+)
+from obsidian_rag.picture.drawing import draw_links, draw_notes, name_kind
+from obsidian_rag.picture.labels import Box
 from obsidian_rag.picture.mermaid import escape, render_mermaid
-from obsidian_rag.picture.page import draw_notes, render_page
+from obsidian_rag.picture.page import render_page
 
 BROWSER = next(
     filter(
@@ -124,6 +136,8 @@ def test_a_chart_has_each_note_and_each_link_with_its_relation() -> None:
         ("a;b#c&d", "a#59;b#35;c#38;d"),
         ("two\nlines\x07 \u202eturned", "two lines turned"),
         ("練習メモ Größe", "練習メモ Größe"),
+        ("1. one", "1#46; one"),
+        ("\u202e", "#63;"),
     ],
 )
 def test_signs_that_mermaid_takes_for_its_own_are_entities(text: str, escaped: str) -> None:
@@ -155,10 +169,21 @@ def test_a_chart_too_long_for_mermaid_is_cut_and_says_so() -> None:
 def test_beyond_the_cap_the_farthest_are_left_out_and_counted() -> None:
     picture = draw_tree(20)
     assert len(picture.notes) == MOST_NOTES
-    assert picture.notices == (f"{420 - MOST_NOTES + 1} of 420 notes are left out, the farthest.",)
+    assert picture.notices == (
+        f"{420 - MOST_NOTES + 1} of 420 notes are left out: the farthest, first those without a relation.",
+    )
     assert {note.hop for note in picture.notes[:21]} == {0, 1}
     for text in (render_page(picture), render_mermaid(picture)):
         assert f"{420 - MOST_NOTES + 1} of 420 notes are left out" in text
+
+
+def test_of_notes_as_near_those_that_a_link_says_something_of_are_drawn_first() -> None:
+    edges = [
+        GraphEdge(f"{n:03}.md", 1, "out", "A.md", "x", None, "leads" if n > 180 else None) for n in range(200)
+    ]
+    picture = make_picture(Graph("A.md", 1, tuple(edges), (200,)), [], {}, [])
+    drawn = [note.file_path for note in picture.notes]
+    assert drawn == ["A.md", *(f"{n:03}.md" for n in (*range(181, 200), *range(130)))]
 
 
 def test_walked_links_are_drawn_before_others() -> None:
@@ -177,6 +202,26 @@ def test_links_of_two_notes_are_one_with_all_that_is_said() -> None:
     picture = make_picture(Graph("A.md", 1, edges, (1,)), links, {}, [])
     assert [link.relations for link in picture.links] == [("founded", "leads")]
     assert '|"founded, leads"|' in render_mermaid(picture)
+
+
+def test_of_several_relations_the_first_is_written_and_the_others_are_counted() -> None:
+    links = [GraphLink("A.md", "B.md", "x", name, None) for name in ("founded", "leads", "founded", None)]
+    assert name_kind(PictureLink(0, 1, tuple(links))) == "founded +1"
+    assert name_kind(PictureLink(0, 1, tuple(links[:1]))) == "founded"
+    assert name_kind(PictureLink(0, 1, tuple(links[3:]))) == ""
+
+
+def test_a_sentence_is_shown_once_with_all_that_it_says() -> None:
+    edges = (GraphEdge("B.md", 1, "out", "A.md", "[[B]]", None, "founded"),)
+    links = [
+        GraphLink("A.md", "B.md", "[[B]]", relation, sentence)
+        for relation, sentence in (("founded", "One."), ("leads", "One."), ("advises", "Two."))
+    ]
+    page = Tags(render_page(make_picture(Graph("A.md", 1, edges, (1,)), links, {}, [])))
+    assert json.loads(page.texts["script"][0])["links"][0]["said"] == [
+        {"relation": "founded, leads", "via": "[[B]]", "sentence": "One."},
+        {"relation": "advises", "via": "[[B]]", "sentence": "Two."},
+    ]
 
 
 def test_of_a_walk_in_one_direction_no_link_back_is_drawn() -> None:
@@ -250,6 +295,28 @@ def test_names_do_not_cover_one_another_and_fill_the_picture(width: int) -> None
     assert width_all * height_all < 12 * sum(b.width * b.height for b in boxes) or len(boxes) < 4
 
 
+def test_the_arrow_of_a_link_is_covered_by_no_name_of_its_notes() -> None:
+    picture = draw_tree(6)
+    notes = draw_notes(picture)
+    for drawn in draw_links(picture, notes):
+        tip = Box(*drawn.curve[2], 1, 1)
+        for end in (notes[drawn.link.source], notes[drawn.link.target]):
+            x, y = end.middle
+            below = y + end.radius, end.box.y + end.box.height / 2 - 10
+            name = Box(x, sum(below) / 2, end.box.width - 16, below[1] - below[0])
+            assert not tip.covers(name)
+            assert (tip.x - x) ** 2 + (tip.y - y) ** 2 > end.radius**2
+
+
+def test_types_are_written_where_they_cover_nothing() -> None:
+    picture = draw_tree(5)
+    notes = draw_notes(picture)
+    labels = [drawn.label for drawn in draw_links(picture, notes) if drawn.is_free]
+    assert len(labels) > 15
+    for one, other in itertools.combinations([*labels, *(note.box for note in notes)], 2):
+        assert not (one in labels and one.covers(other))
+
+
 def test_a_link_is_led_around_a_note_that_lies_on_its_way() -> None:
     names = ["Left.md", "Middle.md", "Right.md"]
     edges = (GraphEdge(names[1], 1, "out", names[0], "x"), GraphEdge(names[2], 2, "out", names[1], "x"))
@@ -311,7 +378,15 @@ def test_a_note_without_links_is_a_picture_too() -> None:
     assert render_mermaid(draw(["Alone"])).splitlines()[1] == '    n0(["Alone"])'
 
 
-def open_in_browser(page: str, folder: Path) -> tuple[Tags, list[str]]:
+def add_probe(page: str, script: str) -> str:
+    """The page with a further script that its policy lets run, and nothing else that it did not."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    changed = page.replace("script-src '", f"script-src 'sha256-{digest}' '")
+    assert changed != page
+    return changed.replace("</body>", f"<script>{script}</script></body>")
+
+
+def open_in_browser(page: str, folder: Path, *arguments: str) -> tuple[Tags, list[str]]:
     """A page as it is after its script has run, and what the browser says on its console."""
     assert BROWSER is not None
     folder.mkdir()
@@ -321,7 +396,8 @@ def open_in_browser(page: str, folder: Path) -> tuple[Tags, list[str]]:
         [
             BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
             "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
-            "--enable-logging=stderr", f"--user-data-dir={folder / 'profile'}", "--dump-dom", file.as_uri(),
+            "--enable-logging=stderr", f"--user-data-dir={folder / 'profile'}", *arguments, "--dump-dom",
+            file.as_uri(),
         ],
         capture_output=True, text=True, encoding="utf-8", timeout=60, check=True,
     )  # fmt: skip
@@ -339,16 +415,24 @@ def test_a_browser_opens_the_page_from_the_disk_without_an_error(tmp_path: Path)
 
 
 @needs_browser
+def test_the_policy_of_the_page_stops_a_script_that_is_not_its_own(tmp_path: Path) -> None:
+    page = render_page(draw(["Acme"])).replace("</body>", "<script>document.title = 1</script></body>")
+    shown, console = open_in_browser(page, tmp_path / "page")
+    assert shown.texts["title"][0] == "Acme"
+    assert len(console) == 1
+    assert "Content Security Policy" in console[0]
+
+
+@needs_browser
 def test_a_click_in_the_browser_shows_what_is_said(tmp_path: Path) -> None:
-    click = """<script>
+    click = """
     const note = document.querySelectorAll(".note")[1];
     for (const kind of ["pointerdown", "pointerup"])
         note.dispatchEvent(new PointerEvent(kind, {bubbles: true}));
-    </script>"""
-    page = render_page(draw(["Acme", *HOSTILE]))
-    page, dropped = re.subn("<meta http-equiv=[^>]*>", "", page)  # it would forbid the click
-    shown, console = open_in_browser(page.replace("</body>", f"{click}</body>"), tmp_path / "page")
-    assert (dropped, console) == (1, [])
+    """
+    page = add_probe(render_page(draw(["Acme", *HOSTILE])), click)
+    shown, console = open_in_browser(page, tmp_path / "page")
+    assert console == []
     assert next(a for tag, a in shown.found if tag == "aside").get("hidden", "shown") == "shown"
     assert "It says <script>alert(1)</script>." in shown.texts["blockquote"]
     assert shown.texts["h2"] == ["<script>alert(1)</script>"]
@@ -358,3 +442,40 @@ def test_a_click_in_the_browser_shows_what_is_said(tmp_path: Path) -> None:
     assert [a["class"] for a in shown.list_class("note") if "chosen" in (a["class"] or "")] == [
         "note h1 chosen lit"
     ]
+
+
+# Points at the second note, then at the first relation of the legend; measures what is drawn.
+PROBE = """
+const seen = {};
+const count = () => ["note", "link"].map((kind) => document.querySelectorAll(`.${kind}.lit`).length);
+const point = (element, kind) => element.dispatchEvent(new PointerEvent(kind));
+point(document.querySelectorAll(".note")[1], "pointerenter");
+seen.note = count();
+point(document.querySelectorAll(".note")[1], "pointerleave");
+seen.none = count();
+point(document.querySelector("footer button"), "pointerenter");
+seen.relation = count();
+const boxes = [...document.querySelectorAll(".note text")].map((text) => text.getBBox());
+seen.covered = boxes.filter((a, i) => boxes.some((b, j) => j < i &&
+    a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height)).length;
+seen.tooWide = [...document.querySelectorAll(".kind")].filter((kind) =>
+    kind.querySelector("text").getBBox().width > kind.querySelector("rect").getBBox().width).length;
+seen.back = getComputedStyle(document.body).backgroundColor;
+const told = document.createElement("output");
+told.textContent = JSON.stringify(seen);
+document.body.append(told);
+"""
+
+
+@needs_browser
+@pytest.mark.parametrize(("scheme", "back"), [(1, "rgb(251, 250, 248)"), (0, "rgb(23, 22, 28)")])
+def test_the_browser_lights_links_and_covers_no_name(tmp_path: Path, scheme: int, back: str) -> None:
+    page = add_probe(render_page(draw_tree(11)), PROBE)
+    shown, console = open_in_browser(
+        page, tmp_path / "page", f"--blink-settings=preferredColorScheme={scheme}"
+    )
+    assert console == []
+    # The second note has 11 below it and one above, each linked both ways; 4 + 44 links say "wrote".
+    assert json.loads(shown.texts["output"][0]) == {
+        "note": [13, 24], "none": [0, 0], "relation": [56, 48], "covered": 0, "tooWide": 0, "back": back,
+    }  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from obsidian_rag.graph import Graph, GraphLink, load_links
+from obsidian_rag.graph import Graph, GraphEdge, GraphLink, load_links
 from obsidian_rag.postgres import Connection
 
 MOST_NOTES = 150  # drawn: more cannot be told apart
@@ -59,7 +59,7 @@ class Picture:
 
 def load_picture(conn: Connection, graph: Graph) -> Picture:
     """The picture of a neighbourhood: its nearest notes with all links among them that it may show."""
-    paths = [graph.file_path, *(edge.file_path for edge in graph.edges[: MOST_NOTES - 1])]
+    paths = [graph.file_path, *(edge.file_path for edge in choose_edges(graph))]
     row = conn.execute("SELECT vaults FROM index_settings").fetchone()
     return make_picture(
         graph,
@@ -69,13 +69,18 @@ def load_picture(conn: Connection, graph: Graph) -> Picture:
     )
 
 
+def choose_edges(graph: Graph) -> list[GraphEdge]:
+    """What is drawn of a neighbourhood: the nearest, and of those as near first the ones with a relation."""
+    return sorted(graph.edges, key=lambda edge: (edge.hop, edge.relation is None))[: MOST_NOTES - 1]
+
+
 def make_picture(
     graph: Graph, links: Sequence[GraphLink], titles: Mapping[str, str], vaults: Sequence[str]
 ) -> Picture:
     """The picture of a neighbourhood. `titles` has what notes are called other than by their file's name,
     `vaults` the folders of the index.
     """
-    edges = graph.edges[: MOST_NOTES - 1]
+    edges = choose_edges(graph)
     hops = {graph.file_path: 0} | {edge.file_path: edge.hop for edge in edges}
     number = {path: n for n, path in enumerate(hops)}
     names = name_notes(list(hops), titles)
@@ -84,9 +89,12 @@ def make_picture(
     walked = {frozenset((n, parent)) for n, parent in enumerate(parents) if n}
     drawn = _group(links, hops, number, graph)
     drawn.sort(key=lambda link: frozenset((link.source, link.target)) not in walked)
-    notices = [*graph.notices]
-    if left_out := graph.total - len(edges):
-        notices.append(f"{left_out} of {graph.total} notes are left out, the farthest.")
+    left_out = graph.total - len(edges)
+    notices = [
+        f"{left_out} of {graph.total} notes are left out: the farthest, first those without a relation."
+    ]
+    if not left_out:
+        notices = [*graph.notices]
     if len(drawn) > MOST_LINKS:
         notices.append(f"{len(drawn) - MOST_LINKS} of {len(drawn)} links are left out.")
     return Picture(tuple(notes), parents, tuple(drawn[:MOST_LINKS]), tuple(notices))

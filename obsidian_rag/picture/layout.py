@@ -25,7 +25,10 @@ RING_PULL = 0.04
 APART = 0.5  # of an overlap taken back at once; both boxes move
 GROWTH = 1.05
 ROOMINESS = 4.5  # the picture's area, in that of all boxes: more of it makes names too small to read
-WIDE = 1.8  # the picture's width, in its height, as of a window
+ROOMINESS_OF_MANY = 2.4
+FEW, MANY = 20, 100  # notes; what is said of many comes in between the two
+EVENNESS = 0.65  # of many notes: from where forces put them (0) to the same number in every strip (1)
+WIDE = 2.0  # the picture's width, in its height, as of a window
 MOST_UNEVEN = 2.0  # how much more it is narrowed one way than the other
 
 
@@ -97,9 +100,9 @@ def _move(
     places: Floats, boxes: Floats, ring: Floats, pairs: NDArray[np.int_], strength: Floats, most: float
 ) -> Floats:
     """One step of the forces; nothing moves farther than `most`, the first note not at all."""
-    apart = places[:, None, :] - places[None, :, :]
-    square = (apart**2).sum(axis=2) + 1.0
-    force = (apart * (REPULSION / square)[:, :, None]).sum(axis=1)
+    x, y = (places[:, n, None] - places[None, :, n] for n in (0, 1))
+    strength_apart = REPULSION / (x * x + y * y + 1.0)
+    force = np.stack([(x * strength_apart).sum(axis=1), (y * strength_apart).sum(axis=1)], axis=1)
     if len(pairs):
         first, second = pairs[:, 0], pairs[:, 1]
         along = places[second] - places[first]
@@ -119,31 +122,45 @@ def _move(
 
 def _push_apart(places: Floats, boxes: Floats) -> Floats:
     """How each box moves to overlap its neighbours less, along the shorter way out. The first stays."""
-    apart = places[:, None, :] - places[None, :, :]
-    overlap = (boxes[:, None, :] + boxes[None, :, :]) / 2 - np.abs(apart)
-    overlap[np.arange(len(boxes)), np.arange(len(boxes))] = 0.0
-    covered = np.all(overlap > 0, axis=2)
-    sideways = overlap[:, :, 0] < overlap[:, :, 1]
+    (x, over_x), (y, over_y) = (_overlap(places[:, n], boxes[:, n]) for n in (0, 1))
+    covered = (over_x > 0) & (over_y > 0)
+    np.fill_diagonal(covered, False)
+    sideways = over_x < over_y
+    push_x = np.where(covered & sideways, over_x * x * APART, 0.0)
+    push_y = np.where(covered & ~sideways, over_y * y * APART, 0.0)
+    moved = np.stack([push_x, push_y], axis=2)
+    moved[:, 0] *= 2  # the first does not make room
+    pushed: Floats = moved.sum(axis=1)
+    pushed[0] = 0.0
+    return pushed
+
+
+def _overlap(places: Floats, sizes: Floats) -> tuple[Floats, Floats]:
+    """In one dimension: to which side each box (row) is of each other, and how far the two overlap."""
+    apart = places[:, None] - places[None, :]
     # Two boxes at the same place go apart by their order.
-    order = np.sign(np.arange(len(boxes))[:, None] - np.arange(len(boxes))[None, :])
-    sign = np.where(apart == 0, order[:, :, None], np.sign(apart))
-    push = np.where(covered[:, :, None], overlap * sign * APART, 0.0)
-    push[:, :, 0] *= sideways
-    push[:, :, 1] *= ~sideways
-    push[:, 0] *= 2  # the first does not make room
-    moved: Floats = push.sum(axis=1)
-    moved[0] = 0.0
-    return moved
+    order = np.tri(len(places), k=-1) - np.tri(len(places), k=-1).T
+    side = np.where(apart == 0, order, np.sign(apart))
+    return side, (sizes[:, None] + sizes[None, :]) / 2 - np.abs(apart)
 
 
 def _draw_in(places: Floats, boxes: Floats) -> Floats:
-    """Places nearer to the first where they take more room than the boxes need; never farther from it."""
-    area = float((boxes[:, 0] * boxes[:, 1]).sum()) * ROOMINESS
+    """Places nearer to the first where they take more room than the boxes need; never farther from it. What
+    is crowded in the middle of a large picture spreads into its corners.
+    """
+    count = len(boxes)
+    crowding = min(max(count - FEW, 0) / (MANY - FEW), 1.0)
+    area = float((boxes[:, 0] * boxes[:, 1]).sum()) * (ROOMINESS + (ROOMINESS_OF_MANY - ROOMINESS) * crowding)
     wanted = np.sqrt([area * WIDE, area / WIDE])
     extent = np.maximum(np.ptp(places, axis=0), 1.0)
     scale = np.minimum(wanted / extent, 1.0)
-    drawn: Floats = places * np.minimum(scale, scale.min() * MOST_UNEVEN)
-    return drawn
+    # One way alone would make a strip of it.
+    places = places * np.minimum(scale, scale[::-1] * MOST_UNEVEN)
+    ranks = places.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable") / max(count - 1, 1)
+    even = places.min(axis=0) + ranks * np.ptp(places, axis=0)
+    spread = places + (even - places) * (EVENNESS * crowding)
+    centred: Floats = spread - spread[0]
+    return centred
 
 
 def _separate(places: Floats, boxes: Floats) -> Floats:

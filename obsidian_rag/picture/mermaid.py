@@ -62,5 +62,5 @@ def escape(text: str) -> str:
     """Text for a quoted label: every sign that Mermaid, its Markdown or HTML could take for their own is an
     entity; control characters are spaces.
     """
-    plain = " ".join(_HIDDEN.sub(" ", text).split())
+    plain = " ".join(_HIDDEN.sub(" ", text).split()) or "?"  # a label without a sign is an error
     return "".join(f"#{ord(c)};" if c.isascii() and not (c.isalnum() or c in " ,/'") else c for c in plain)

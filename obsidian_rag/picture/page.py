@@ -7,51 +7,24 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from pathlib import Path
 
 from obsidian_rag.errors import QueryError
-from obsidian_rag.picture import Picture, PictureLink, PictureNote, count_relations
-from obsidian_rag.picture.labels import Box, find_room, measure, wrap
-from obsidian_rag.picture.layout import lay_out
+from obsidian_rag.picture import Picture, PictureLink, count_relations
+from obsidian_rag.picture.drawing import KIND_SIZE, LINE, DrawnLink, DrawnNote, draw_links, draw_notes
 
 COLOURED = 8  # relations with a colour of their own
-NAME_SIZE, KIND_SIZE = 12.5, 10.5  # font sizes; the centre's name is larger
-NAME_WIDTH, NAME_LINES = 10.5, 2  # em
-LINE = 15.0  # from one line of a name to the next
 MARGIN = 24.0
-LEAST_VIEW = (760.0, 480.0)  # a picture of two notes is not blown up to fill the window
-ARROW = 7.0
+LEAST_VIEW = (920.0, 560.0)  # a picture of two notes is not blown up to fill the window
 # One for each colour: markers do not take the colour of their line in every browser.
 ARROW_HEAD = (
     '<marker id="arrow-{0}" class="{0}" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="7" markerHeight="7"'
     ' markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0.8L8 4L0 7.2z"/></marker>'
 )
-BEND = 26.0  # how far two links between the same notes part
-ASIDE = 5.0  # between a link and the circle of a note that it is none of
-ALONG = (0.5, 0.42, 0.58, 0.34, 0.66, 0.27, 0.73)  # where on a link its type is tried
-
-Point = tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A note as it is drawn: a circle with its name below, within `box`."""
-
-    note: PictureNote
-    lines: tuple[str, ...]
-    box: Box
-    radius: float
-
-    @property
-    def middle(self) -> Point:
-        """Of the circle."""
-        return self.box.x, round(self.box.y - self.box.height / 2 + self.radius + 3, 1)
 
 
 def check_page_name(path: Path) -> None:
@@ -83,11 +56,10 @@ def render_page(picture: Picture) -> str:
         "policy": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'",
         "title": _show(picture.notes[0].title),
-        "summary": _show(_summarize(picture)),
-        "notices": "".join(f"<p>{_show(notice)}</p>" for notice in picture.notices),
+        "summary": _show(" ".join([f"{_summarize(picture)}.", *picture.notices])),
         "view": " ".join(f"{value:g}" for value in _find_view(drawn)),
         "arrows": "".join(ARROW_HEAD.format(style) for style in sorted(_list_styles(picture, styles))),
-        "links": _draw_links(picture, drawn, styles),
+        "links": "".join(_draw_link(n, one, styles) for n, one in enumerate(draw_links(picture, drawn))),
         "notes": "".join(_draw_note(n, one) for n, one in enumerate(drawn)),
         "legend": _draw_legend(picture, styles),
         "data": _write_data(picture, styles),
@@ -119,32 +91,7 @@ def _summarize(picture: Picture) -> str:
     return f"{around}, {links} link{'s' * (links != 1)}" + (f", up to {far} links away" if far > 1 else "")
 
 
-def draw_notes(picture: Picture) -> list[Drawn]:
-    """Every note at its place, with the room that its name needs."""
-    degrees = [0] * len(picture.notes)
-    for link in picture.links:
-        degrees[link.source] += 1
-        degrees[link.target] += 1
-    lines = [tuple(wrap(note.title, NAME_WIDTH + 3 * (note.hop == 0), NAME_LINES)) for note in picture.notes]
-    radii = [12.0 if not n else min(10.0, 4.5 + 1.1 * math.sqrt(degree)) for n, degree in enumerate(degrees)]
-    sizes = []
-    for name, radius, note in zip(lines, radii, picture.notes, strict=True):
-        size = NAME_SIZE * (1.15 if note.hop == 0 else 1.0)
-        width = max(max(map(measure, name), default=0) * size, 2 * radius)
-        sizes.append((round(width + 16, 1), round(2 * radius + len(name) * LINE + 16, 1)))
-    places = lay_out(
-        sizes,
-        [note.hop for note in picture.notes],
-        picture.parents,
-        [(link.source, link.target) for link in picture.links],
-    )
-    return [
-        Drawn(note, name, Box(x, y, *size), round(radius, 1))
-        for note, name, (x, y), size, radius in zip(picture.notes, lines, places, sizes, radii, strict=True)
-    ]
-
-
-def _find_view(drawn: Sequence[Drawn]) -> tuple[float, float, float, float]:
+def _find_view(drawn: Sequence[DrawnNote]) -> tuple[float, float, float, float]:
     """What the picture shows: all boxes with a margin."""
     left = min(one.box.x - one.box.width / 2 for one in drawn) - MARGIN
     right = max(one.box.x + one.box.width / 2 for one in drawn) + MARGIN
@@ -159,7 +106,7 @@ def _find_view(drawn: Sequence[Drawn]) -> tuple[float, float, float, float]:
     )
 
 
-def _draw_note(n: int, one: Drawn) -> str:
+def _draw_note(n: int, one: DrawnNote) -> str:
     x, y = one.middle
     start = y + one.radius + 14
     name = "".join(
@@ -184,92 +131,25 @@ def _list_styles(picture: Picture, styles: Mapping[str, int]) -> set[str]:
     return {style_link(link, styles)[0] for link in picture.links}
 
 
-def _draw_links(picture: Picture, drawn: Sequence[Drawn], styles: Mapping[str, int]) -> str:
-    both = {(link.source, link.target) for link in picture.links}
-    taken = [one.box for one in drawn]
-    texts = []
-    for n, link in enumerate(picture.links):
-        bends = (BEND,) if (link.target, link.source) in both else (0.0, BEND, -BEND)
-        start, control, end = _lead_around(drawn, link, bends)
-        path = f"M{start[0]:g} {start[1]:g}Q{control[0]:g} {control[1]:g} {end[0]:g} {end[1]:g}"
-        kind, room = ", ".join(dict.fromkeys(link.relations)), None
-        label = ""
-        if kind:
-            width = measure(kind) * KIND_SIZE + 6
-            boxes = [Box(*_point(start, control, end, t), width, KIND_SIZE + 5) for t in ALONG]
-            room = find_room(boxes, taken)
-            taken += [room] if room else []
-            place = room or boxes[0]
-            label = (
-                f'<text class="kind{"" if room else " hidden"}" x="{place.x:.1f}" y="{place.y + 3.5:.1f}">'
-                f"{_show(kind)}</text>"
-            )
-        style = style_link(link, styles)[0]
-        texts.append(
-            f'<g class="link {style}" data-l="{n}"><path class="hit" d="{path}"/>'
-            f'<path class="line" d="{path}" marker-end="url(#arrow-{style})"/>{label}</g>\n'
-        )
-    return "".join(texts)
-
-
-def _lead_around(
-    drawn: Sequence[Drawn], link: PictureLink, bends: tuple[float, ...]
-) -> tuple[Point, Point, Point]:
-    """The link's curve of the first bend, also a wider one, that touches no other note: through a note it
-    would look like two links.
-    """
-    others = [
-        (one.middle, one.radius + ASIDE) for n, one in enumerate(drawn) if n not in (link.source, link.target)
-    ]
-    curves = [
-        trace(drawn[link.source], drawn[link.target], bend * wider) for wider in (1, 2, 3) for bend in bends
-    ]
-    return next((curve for curve in curves if not _touches(curve, others)), curves[0])
-
-
-def _touches(curve: tuple[Point, Point, Point], circles: Sequence[tuple[Point, float]]) -> bool:
-    xs, ys = zip(*curve, strict=True)
-    near = [
-        (x, y, radius)
-        for (x, y), radius in circles
-        if min(xs) - radius < x < max(xs) + radius and min(ys) - radius < y < max(ys) + radius
-    ]
-    if not near:
-        return False
-    length = math.dist(curve[0], curve[1]) + math.dist(curve[1], curve[2])
-    steps = max(2, math.ceil(length / 8))
-    points = [_point(*curve, step / steps) for step in range(steps + 1)]
-    return any(math.hypot(x - px, y - py) < radius for x, y, radius in near for px, py in points)
-
-
-def trace(source: Drawn, target: Drawn, bend: float) -> tuple[Point, Point, Point]:
-    """A link from circle to circle as a quadratic curve: start, control point, end."""
-    (x1, y1), (x2, y2) = source.middle, target.middle
-    length = math.hypot(x2 - x1, y2 - y1) or 1.0
-    control = (
-        (x1 + x2) / 2 + (y2 - y1) / length * bend,
-        (y1 + y2) / 2 - (x2 - x1) / length * bend,
-    )
-    start = _towards((x1, y1), control, source.radius + 2)
-    end = _towards((x2, y2), control, target.radius + ARROW)
-    return start, (round(control[0], 1), round(control[1], 1)), end
-
-
-def _towards(point: Point, other: Point, distance: float) -> Point:
-    length = math.hypot(other[0] - point[0], other[1] - point[1]) or 1.0
-    share = min(distance / length, 0.9)
+def _draw_link(n: int, one: DrawnLink, styles: Mapping[str, int]) -> str:
+    start, control, end = one.curve
+    path = f"M{start[0]:g} {start[1]:g}Q{control[0]:g} {control[1]:g} {end[0]:g} {end[1]:g}"
+    style = style_link(one.link, styles)[0]
     return (
-        round(point[0] + (other[0] - point[0]) * share, 1),
-        round(point[1] + (other[1] - point[1]) * share, 1),
+        f'<g class="link {style}" data-l="{n}"><path class="hit" d="{path}"/>'
+        f'<path class="line" d="{path}" marker-end="url(#arrow-{style})"/>{_draw_kind(one)}</g>\n'
     )
 
 
-def _point(start: Point, control: Point, end: Point, t: float) -> Point:
-    x, y = (
-        (1 - t) ** 2 * a + 2 * (1 - t) * t * b + t * t * c
-        for a, b, c in zip(start, control, end, strict=True)
+def _draw_kind(one: DrawnLink) -> str:
+    if not one.kind:
+        return ""
+    box = one.label
+    return (
+        f'<g class="kind{"" if one.is_free else " hidden"}"><rect x="{box.x - box.width / 2:.1f}"'
+        f' y="{box.y - box.height / 2:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="5"/>'
+        f'<text x="{box.x:.1f}" y="{box.y + KIND_SIZE * 0.34:.1f}">{_show(one.kind)}</text></g>'
     )
-    return round(x, 1), round(y, 1)
 
 
 def _draw_legend(picture: Picture, styles: Mapping[str, int]) -> str:
@@ -302,10 +182,7 @@ def _write_data(picture: Picture, styles: Mapping[str, int]) -> str:
             {
                 "source": link.source,
                 "target": link.target,
-                "said": [
-                    {"relation": said.relation, "via": said.via, "sentence": said.sentence}
-                    for said in link.links
-                ],
+                "said": _merge_said(link),
                 "styles": style_link(link, styles),
             }
             for link in picture.links
@@ -313,3 +190,14 @@ def _write_data(picture: Picture, styles: Mapping[str, int]) -> str:
     }
     text = json.dumps(data, ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _merge_said(link: PictureLink) -> list[dict[str, str | None]]:
+    """What is said of a link, once for each sentence."""
+    merged: dict[tuple[str, str | None], list[str]] = {}
+    for said in link.links:
+        merged.setdefault((said.via, said.sentence), []).extend([said.relation] if said.relation else [])
+    return [
+        {"relation": ", ".join(relations) or None, "via": via, "sentence": sentence}
+        for (via, sentence), relations in merged.items()
+    ]

@@ -1,0 +1,584 @@
+"""Call one server many times at once, while the notes change and the database restarts.
+
+usage: python benchmarks/soak.py [--calls 20000] [--callers 8] [--servers 2] [--restarts 3] [--seed 1]
+
+One server over stdio answers `calls` mixed tool calls of `callers` at once; `servers` more, each with one
+caller, work beside it until it is done. Meanwhile the indexer runs in a loop over notes that are edited,
+renamed, deleted and written between its runs, and the database is restarted, in order and as by a crash.
+
+Every answer is checked against what is known of the notes: those that stay as they are must be answered
+exactly, those that change by an edition that the index may have held during the call, whole. An error is
+right where it was asked for, or, while the database restarts, where it names the database. Beside that the
+memory, the open files and the threads of the servers are watched, and the connections they hold.
+
+Prints figures; exit code 1 where an answer was wrong, a connection or a file leaked or memory grew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+
+import psutil  # noqa: E402
+import psycopg  # noqa: E402
+from conftest import VaultFolder, Workbench  # noqa: E402
+from ollama_double import OllamaDouble  # noqa: E402
+from own_postgres import OwnPostgres  # noqa: E402
+
+STABLE, CHANGING, MOVING, PASSING = 200, 40, 12, 8  # notes of each kind
+WARM = 0.1  # of all calls, after which memory is expected to stay as it is
+MOST_GROWTH = 20.0  # MB from then to the end
+MOST_FILES = 4  # more than then
+CONNECTIONS = 4  # that a server keeps
+NAMES_THE_DATABASE = ("cannot be reached", "was lost", "The database refused: terminating connection")
+COLOURS = ["red", "green", "blue", "black", "white", "brown", "grey", "yellow", "orange", "purple"]
+
+
+# --- the notes and what is known of them -------------------------------------------------------------
+
+
+@dataclass
+class Truth:
+    """The notes of the vault: what each said in which edition, and which editions the index may hold.
+
+    `begun` and `done` are times of the indexer's runs with the edition that they read: one is certainly in
+    the index from `done` on, and may be from `begun` on.
+    """
+
+    vault: VaultFolder
+    chance: random.Random
+    edition: int = 0
+    begun: list[tuple[float, int]] = field(default_factory=list)
+    done: list[tuple[float, int]] = field(default_factory=list)
+
+    def write_all(self) -> None:
+        for n in range(STABLE):
+            self.vault.write(stable_path(n), stable_text(n))
+        self.write_edition()
+
+    def write_edition(self) -> None:
+        """What somebody does between two runs: each note that changes is written anew, some move or pass."""
+        for n in range(CHANGING):
+            self.vault.write(f"Changing/Note {n}.md", changing_text(n, self.edition))
+        for n in range(MOVING):
+            for path in moving_paths(n):
+                (self.vault.root / path).unlink(missing_ok=True)
+            self.vault.write(moving_paths(n)[self.edition % 2], f"# Wanderer{n}\n\nIt is wanderer{n}.\n")
+        for n in range(PASSING):
+            path = f"Passing/Note {n}.md"
+            if (self.edition + n) % 3:
+                self.vault.write(path, f"# Guest{n}\n\nIt is guest{n}.\n")
+            else:
+                (self.vault.root / path).unlink(missing_ok=True)
+
+    def editions(self, first: float, last: float) -> range:
+        """The editions that an answer to a call of this time may hold."""
+        known = [edition for moment, edition in self.done if moment < first]
+        possible = [edition for moment, edition in self.begun if moment < last]
+        return range(max(known, default=0), max(possible, default=0) + 1)
+
+
+def stable_path(n: int) -> str:
+    return f"Stable/Note {n}.md"
+
+
+def stable_text(n: int) -> str:
+    links = " ".join(f"[[Stable/Note {other}]]" for other in sorted(stable_links(n)))
+    return (
+        f"---\ntags: [kind{n % 5}]\n---\n# Subject{n}\n\nThe colour of subject{n} is {COLOURS[n % 10]}.\n\n"
+        f"## More\n\nIts number is {n * 7919}. See {links}.\n"
+    )
+
+
+def stable_links(n: int) -> set[int]:
+    return {(n + 1) % STABLE, (n * 7 + 3) % STABLE} - {n}
+
+
+def changing_text(n: int, edition: int) -> str:
+    parts = "".join(
+        f"## Part {part}\n\nTopic{n} of edition x{edition}x, part {part}. {'And more. ' * (edition % 5)}\n\n"
+        for part in range(2 + edition % 3)
+    )
+    return f"# Topic{n}\n\nAll of edition x{edition}x.\n\n{parts}"
+
+
+def moving_paths(n: int) -> tuple[str, str]:
+    return f"Here/Wanderer {n}.md", f"There/Wanderer {n}.md"
+
+
+# --- a client ----------------------------------------------------------------------------------------
+
+
+class Client:
+    """A server over stdio with many calls under way at once."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.foreign_lines = 0
+        self._number = 0
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(cls, environment: Mapping[str, str], folder: Path) -> Client:
+        folder.mkdir()
+        with (folder / "stderr.txt").open("wb") as errors:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                str(ROOT / "server.py"),
+                env=dict(environment),
+                cwd=folder,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors,
+                limit=2**24,
+            )
+        client = cls(process)
+        hello = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "s", "version": "1"},
+        }
+        await client.ask("initialize", hello)
+        client._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return client
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._number += 1
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting[self._number] = answer
+        self._write({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        return dict(await asyncio.wait_for(answer, 120))
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        answer = await self.ask("tools/call", {"name": tool, "arguments": arguments})
+        return dict(answer["result"])
+
+    async def end(self) -> int:
+        assert self.process.stdin
+        self.process.stdin.close()
+        code = await asyncio.wait_for(self.process.wait(), 120)
+        await self._reading
+        return code
+
+    def _write(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+
+    async def _read(self) -> None:
+        assert self.process.stdout
+        while line := await self.process.stdout.readline():
+            try:
+                message = json.loads(line)
+                waiting = self._waiting.pop(message["id"])
+            except (ValueError, KeyError):
+                self.foreign_lines += 1
+                continue
+            waiting.set_result(message)
+
+
+# --- calls and what is right about their answers -------------------------------------------------------
+
+
+class WrongAnswer(Exception):
+    """An answer that is not what is known of the notes."""
+
+
+def check(right: object, what: object) -> None:
+    if not right:
+        raise WrongAnswer(str(what)[:500])
+
+
+def hits_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(answer["structuredContent"]["results"])
+
+
+@dataclass
+class Caller:
+    """Makes calls at random and checks their answers."""
+
+    client: Client
+    truth: Truth
+    chance: random.Random
+    latencies: dict[str, list[float]]
+
+    async def call_once(self) -> None:
+        """One call. Raises WrongAnswer, and DatabaseAway where the answer is that the database is."""
+        ask = self.chance.choices(
+            [self.get_stable, self.get_changing, self.search_words, self.search_meaning, self.search_changing,
+             self.search_filtered, self.search_moving, self.search_passing, self.walk, self.topics,
+             self.mistake],
+            [20, 12, 14, 10, 10, 6, 6, 4, 9, 4, 5],
+        )[0]  # fmt: skip
+        await ask()
+
+    async def _ask(self, kind: str, tool: str, **arguments: Any) -> tuple[dict[str, Any], range]:
+        started = time.monotonic()
+        answer = await self.client.call(tool, **arguments)
+        ended = time.monotonic()
+        self.latencies.setdefault(kind, []).append(ended - started)
+        if answer.get("isError"):
+            text = answer["content"][0]["text"]
+            if any(words in text for words in NAMES_THE_DATABASE):
+                raise DatabaseAway(text, started, ended)
+        return answer, self.truth.editions(started, ended)
+
+    async def _search(self, kind: str, query: str, **others: Any) -> tuple[list[dict[str, Any]], range]:
+        answer, editions = await self._ask(kind, "search_notes", query=query, **others)
+        check(not answer.get("isError"), answer)
+        notices = answer["structuredContent"]["notices"]
+        check(not any("keywords only" in notice for notice in notices), notices)
+        return hits_of(answer), editions
+
+    async def get_stable(self) -> None:
+        n = self.chance.randrange(STABLE)
+        answer, _ = await self._ask("get_note", "get_note", file_path=stable_path(n))
+        check(not answer.get("isError"), answer)
+        check(answer["structuredContent"]["content"] == stable_text(n), answer)
+
+    async def get_changing(self) -> None:
+        n = self.chance.randrange(CHANGING)
+        answer, editions = await self._ask("get_note", "get_note", file_path=f"Changing/Note {n}.md")
+        check(not answer.get("isError"), answer)
+        text = answer["structuredContent"]["content"]
+        check(any(text == changing_text(n, edition) for edition in editions), (list(editions), text))
+
+    async def search_words(self) -> None:
+        n = self.chance.randrange(STABLE)
+        mode = self.chance.choice(["keyword", "hybrid"])
+        hits, _ = await self._search(f"search {mode}", f"colour of subject{n}", mode=mode)
+        check(hits and hits[0]["file_path"] == stable_path(n), (n, mode, [h["file_path"] for h in hits]))
+        shown = " ".join(hit["content"] for hit in hits if hit["file_path"] == stable_path(n))
+        check(f"The colour of subject{n} is {COLOURS[n % 10]}." in shown, shown)
+
+    async def search_meaning(self) -> None:
+        n = self.chance.randrange(STABLE)
+        text = f"The colour of subject{n} is {COLOURS[n % 10]}."
+        hits, _ = await self._search("search vector", text, mode="vector")
+        check(stable_path(n) in [hit["file_path"] for hit in hits], (n, [h["file_path"] for h in hits]))
+
+    async def search_changing(self) -> None:
+        n = self.chance.randrange(CHANGING)
+        mode = self.chance.choice(["keyword", "hybrid"])
+        hits, editions = await self._search(f"search {mode}", f"topic{n}", mode=mode)
+        path = f"Changing/Note {n}.md"
+        check(hits and hits[0]["file_path"] == path, (n, mode, [h["file_path"] for h in hits]))
+        shown = {hit["content"].split("x")[1] for hit in hits if hit["file_path"] == path}
+        check(len(shown) == 1, f"passages of several editions: {shown}")
+        check(int(shown.pop()) in editions, (list(editions), hits[0]["content"]))
+
+    async def search_filtered(self) -> None:
+        n = self.chance.randrange(5)
+        hits, _ = await self._search(
+            "search filtered", "colour", folder="Stable", tags=[f"kind{n}"], limit=20
+        )
+        paths = {hit["file_path"] for hit in hits}
+        check(len(paths) == 20, f"{len(paths)} of 20 notes that pass")
+        check(paths <= {stable_path(m) for m in range(STABLE) if m % 5 == n}, paths)
+
+    async def search_moving(self) -> None:
+        n = self.chance.randrange(MOVING)
+        hits, _ = await self._search("search keyword", f"wanderer{n}", mode="keyword")
+        found = [hit["file_path"] for hit in hits if hit["file_path"] in moving_paths(n)]
+        check(len(found) == 1, f"wanderer{n} is at {found}")
+
+    async def search_passing(self) -> None:
+        n = self.chance.randrange(PASSING)
+        hits, editions = await self._search("search keyword", f"guest{n}", mode="keyword")
+        there = f"Passing/Note {n}.md" in [hit["file_path"] for hit in hits]
+        check(there in {bool((edition + n) % 3) for edition in editions}, (n, there, list(editions)))
+
+    async def walk(self) -> None:
+        n = self.chance.randrange(STABLE)
+        answer, _ = await self._ask("graph_search", "graph_search", file_path=stable_path(n))
+        check(not answer.get("isError"), answer)
+        found = {edge["file_path"] for edge in answer["structuredContent"]["edges"]}
+        incoming = {m for m in range(STABLE) if n in stable_links(m)}
+        check(found == {stable_path(m) for m in stable_links(n) | incoming}, (n, found))
+
+    async def topics(self) -> None:
+        answer, _ = await self._ask("list_topics", "list_topics")
+        check(not answer.get("isError"), answer)
+        counts = {topic["name"]: topic["notes"] for topic in answer["structuredContent"]["topics"]}
+        check(counts.get("Stable") == STABLE and counts.get("Changing") == CHANGING, counts)
+        check(counts.get("Here", 0) + counts.get("There", 0) == MOVING, counts)
+
+    async def mistake(self) -> None:
+        """What is no note, and what is no argument, are errors that say so."""
+        if self.chance.random() < 0.5:
+            answer, _ = await self._ask("mistake", "get_note", file_path="Stable/Not 12.md")
+            check(answer.get("isError") and "Nearest paths" in answer["content"][0]["text"], answer)
+        else:
+            answer, _ = await self._ask("mistake", "search_notes", query="colour", mode="guess")
+            check(answer.get("isError") and "mode is 'guess'" in answer["content"][0]["text"], answer)
+
+
+class DatabaseAway(Exception):
+    """An answer that says that the database is away, and when the call began and ended."""
+
+    def __init__(self, text: str, started: float, ended: float) -> None:
+        super().__init__(text)
+        self.started = started
+        self.ended = ended
+
+
+# --- the soak ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a server takes at a moment: MB, open files, threads; and connections of all servers."""
+
+    calls: int
+    memory: float
+    files: int
+    threads: int
+    connections: int
+
+
+@dataclass
+class Findings:
+    """What came of it."""
+
+    calls: int = 0
+    faults: list[str] = field(default_factory=list)
+    away: int = 0
+    restarts: list[tuple[float, float]] = field(default_factory=list)
+    runs: Counter[str] = field(default_factory=Counter)
+    samples: list[Sample] = field(default_factory=list)
+    latencies: dict[str, list[float]] = field(default_factory=dict)
+    beside: int = 0  # calls of the other servers
+
+
+class Soak:
+    """One soak: the servers and their callers, the indexer, the restarts and the watch."""
+
+    def __init__(
+        self, bench: Workbench, postgres: OwnPostgres, truth: Truth, options: argparse.Namespace
+    ) -> None:
+        self.bench = bench
+        self.postgres = postgres
+        self.truth = truth
+        self.options = options
+        self.findings = Findings()
+        self.ended = asyncio.Event()
+
+    async def run(self, folder: Path) -> Findings:
+        environment = self.bench.environment | {"PYTHONPATH": str(ROOT)}
+        clients = [
+            await Client.start(environment, folder / f"server{n}") for n in range(1 + self.options.servers)
+        ]
+        beside = [
+            asyncio.create_task(self._call_beside(client, n)) for n, client in enumerate(clients[1:], 100)
+        ]
+        others = [
+            asyncio.create_task(self._index(environment, folder)),
+            asyncio.create_task(self._watch(clients)),
+            asyncio.create_task(self._restart()),
+        ]
+        await asyncio.gather(*(self._call(clients[0], n) for n in range(self.options.callers)))
+        self.ended.set()
+        await asyncio.gather(*beside, *others)
+        await self._end(clients)
+        return self.findings
+
+    async def _call(self, client: Client, number: int) -> None:
+        caller = self._caller(client, number)
+        while self.findings.calls < self.options.calls:
+            self.findings.calls += 1
+            await self._checked(caller.call_once)
+            if self.findings.calls % 1000 == 0:
+                print(
+                    f"{self.findings.calls} calls, {len(self.findings.faults)} faults, runs"
+                    f" {dict(self.findings.runs)}, {self.findings.samples[-1:]}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+
+    async def _call_beside(self, client: Client, number: int) -> None:
+        caller = self._caller(client, number)
+        while not self.ended.is_set():
+            self.findings.beside += 1
+            await self._checked(caller.call_once)
+
+    def _caller(self, client: Client, number: int) -> Caller:
+        chance = random.Random(f"{self.options.seed} {number}")
+        return Caller(client, self.truth, chance, self.findings.latencies)
+
+    async def _checked(self, call: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await call()
+        except WrongAnswer as exc:
+            self.findings.faults.append(f"wrong answer: {exc}")
+        except DatabaseAway as exc:
+            self.findings.away += 1
+            if not any(exc.started < end and exc.ended > start for start, end in self.findings.restarts):
+                self.findings.faults.append(f"an error while the database was there: {exc}")
+            await asyncio.sleep(0.1)
+        except TimeoutError:
+            self.findings.faults.append("no answer within two minutes")
+        except (KeyError, IndexError, TypeError, ValueError) as exc:
+            self.findings.faults.append(f"an answer of another shape: {type(exc).__name__}: {exc}")
+
+    async def _index(self, environment: Mapping[str, str], folder: Path) -> None:
+        while not self.ended.is_set():
+            self.truth.edition += 1
+            self.truth.write_edition()
+            started = time.monotonic()
+            self.truth.begun.append((started, self.truth.edition))
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "obsidian_rag", "index", "--quiet",
+                env=dict(environment), cwd=folder,
+                stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            _, said = await process.communicate()
+            ended = time.monotonic()
+            if process.returncode == 0:
+                self.truth.done.append((ended, self.truth.edition))
+                self.findings.runs["complete"] += 1
+                continue
+            text = said.decode(errors="replace")
+            self.findings.runs["while the database restarted"] += 1
+            overlap = any(started < end and ended > start for start, end in self.findings.restarts)
+            if not (overlap and any(words in text for words in NAMES_THE_DATABASE)):
+                self.findings.faults.append(f"the indexer ended with {process.returncode}: {text[-300:]}")
+
+    async def _restart(self) -> None:
+        for number in range(self.options.restarts):
+            wanted = self.options.calls * (number + 1) // (self.options.restarts + 1)
+            while self.findings.calls < wanted:
+                await asyncio.sleep(0.05)
+            place = len(self.findings.restarts)
+            self.findings.restarts.append((time.monotonic(), float("inf")))
+            await asyncio.to_thread(self.postgres.restart, ("SIGINT", "SIGQUIT")[number % 2])
+            self.findings.restarts[place] = (self.findings.restarts[place][0], time.monotonic())
+
+    async def _watch(self, clients: list[Client]) -> None:
+        process = psutil.Process(clients[0].process.pid)
+        while not self.ended.is_set():
+            try:
+                connections = await asyncio.to_thread(self._count_connections)
+            except psycopg.Error:
+                connections = -1  # it restarts
+            if connections >= 0:
+                with process.oneshot():
+                    self.findings.samples.append(
+                        Sample(
+                            self.findings.calls,
+                            process.memory_info().rss / 1e6,
+                            process.num_fds(),
+                            process.num_threads(),
+                            connections,
+                        )
+                    )
+            await asyncio.sleep(1)
+
+    def _count_connections(self) -> int:
+        rows = self.bench.rows(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+        return int(rows[0][0])
+
+    async def _end(self, clients: list[Client]) -> None:
+        await asyncio.sleep(1)
+        idle = self._count_connections()
+        if idle > CONNECTIONS * len(clients):
+            self.findings.faults.append(f"{idle} connections of {len(clients)} servers when nobody calls")
+        for client in clients:
+            code = await client.end()
+            if code or client.foreign_lines:
+                self.findings.faults.append(
+                    f"a server ended with {code}; {client.foreign_lines} lines of its stdout were no answers"
+                )
+        left = self._count_connections()
+        if left:
+            self.findings.faults.append(f"{left} connections are left after the servers' end")
+
+
+def judge(findings: Findings, calls: int) -> tuple[Sample, Sample, Sample]:
+    """The server warm, half way and at the end; growth becomes a fault."""
+    warm = next(sample for sample in findings.samples if sample.calls >= WARM * calls)
+    middle = next(sample for sample in findings.samples if sample.calls >= calls / 2)
+    end = findings.samples[-1]
+    if end.memory > warm.memory + MOST_GROWTH:
+        findings.faults.append(f"memory grew from {warm.memory:.0f} to {end.memory:.0f} MB")
+    if end.files > warm.files + MOST_FILES:
+        findings.faults.append(f"open files grew from {warm.files} to {end.files}")
+    return warm, middle, end
+
+
+def report(findings: Findings, options: argparse.Namespace, seconds: float) -> None:
+    samples = judge(findings, options.calls)
+    print(
+        f"{findings.calls} calls of {options.callers} callers to one server, {findings.beside} to"
+        f" {options.servers} others, seed {options.seed}, {seconds:.0f} s"
+    )
+    print(f"runs of the indexer: {dict(findings.runs)}")
+    downtime = ", ".join(f"{end - start:.1f} s" for start, end in findings.restarts)
+    print(
+        f"restarts of the database: {len(findings.restarts)} ({downtime}), {findings.away} errors naming it"
+    )
+    for name, sample in zip(("warm", "middle", "end"), samples, strict=True):
+        print(
+            f"{name:7} after {sample.calls:6} calls: {sample.memory:6.1f} MB, {sample.files} files,"
+            f" {sample.threads} threads, {sample.connections} connections"
+        )
+    most = max(sample.memory for sample in findings.samples)
+    print(f"most memory {most:.1f} MB, most connections {max(s.connections for s in findings.samples)}")
+    for kind, values in sorted(findings.latencies.items()):
+        cuts = statistics.quantiles(values, n=20)
+        print(f"{kind:16} {len(values):6} calls, p50 {cuts[9] * 1000:.0f} ms, p95 {cuts[18] * 1000:.0f} ms")
+    print(f"{len(findings.faults)} faults")
+    for fault in findings.faults[:30]:
+        print(f"    {fault}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print what came of it; 0 where nothing was wrong."""
+    parser = argparse.ArgumentParser(description="Call a server many times while everything changes.")
+    parser.add_argument("--calls", type=int, default=20_000)
+    parser.add_argument("--callers", type=int, default=8)
+    parser.add_argument("--servers", type=int, default=2)
+    parser.add_argument("--restarts", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="obsidian-rag-soak-"))
+    folder.chmod(0o755)  # the database's account must reach its data
+    started = time.monotonic()
+    try:
+        with OwnPostgres(folder / "postgres") as postgres, OllamaDouble() as ollama:
+            vault = VaultFolder(folder / "vault")
+            vault.root.mkdir()
+            bench = Workbench(vault, postgres.create_database("soak"), ollama)
+            truth = Truth(vault, random.Random(options.seed))
+            truth.write_all()
+            truth.begun.append((time.monotonic(), 0))
+            bench.index()
+            truth.done.append((time.monotonic(), 0))
+            findings = asyncio.run(Soak(bench, postgres, truth, options).run(folder))
+    finally:
+        shutil.rmtree(folder)
+    report(findings, options, time.monotonic() - started)
+    return 1 if findings.faults else 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    sys.exit(main())
