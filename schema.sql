@@ -28,6 +28,7 @@ CREATE TABLE documents (
 );
 CREATE INDEX documents_embedding_idx ON documents USING hnsw (embedding vector_cosine_ops)
     WHERE NOT repeated;                         -- one row of each text
+CREATE INDEX documents_repeated_idx ON documents (file_path) INCLUDE (content_hash) WHERE repeated;
 CREATE INDEX documents_content_tsv_idx ON documents USING gin (content_tsv);
 CREATE INDEX documents_content_hash_idx ON documents (content_hash);
 CREATE INDEX documents_search_tsv_idx ON documents USING gin (search_tsv);

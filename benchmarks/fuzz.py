@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -37,7 +38,6 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 import hostile  # noqa: E402
 from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from ollama_double import OllamaDouble  # noqa: E402
 from raw_server import RawServer  # noqa: E402
 
 from obsidian_rag import embedded  # noqa: E402
@@ -201,6 +201,7 @@ class Asking:
         self._findings = findings
         self._server = server
         self.peak = 0.0
+        self.unclean = 0
 
     def call(self, kind: str, tool: str, arguments: dict[str, Any]) -> None:
         """Call a tool; its answer is an answer, or an error in words."""
@@ -213,6 +214,8 @@ class Asking:
             is_error = "error" in answer or answer["result"].get("isError")
             if is_error and any(fault in said for fault in FAULTS):
                 self._findings.crash(kind, shown, said[:1000])
+        self.unclean += sum(1 for line in self._server.lines if not _is_json_rpc(line))
+        self._server.lines.clear()
         if self._findings.counts[kind] % 100 == 1:
             self.peak = max(self.peak, read_peak(self._server.process.pid))
 
@@ -262,6 +265,7 @@ def feed(count: int, number: int, where: Settings, folder: Path) -> Outcome:
     properties = hostile.front_matter.map(lambda text: text.encode("utf-8", "surrogatepass"))
     generate(properties, counts["properties"], number, lambda data: indexing.add("properties", "p.md", data))
     indexing.flush()
+    indexer_peak = own_peak()
     with RawServer(make_environment(where, folder), folder) as server:
         server.initialize()
         asking = Asking(findings, server)
@@ -271,8 +275,7 @@ def feed(count: int, number: int, where: Settings, folder: Path) -> Outcome:
             generate(strategy, counts[kind], number, lambda call, kind=kind: asking.call(kind, *call))
         asking.call("tool calls", "list_topics", {})
         peak = max(asking.peak, read_peak(server.process.pid))
-        unclean = sum(1 for line in server.lines if not _is_json_rpc(line))
-    return Outcome(findings, own_peak(), peak, unclean)
+    return Outcome(findings, indexer_peak, peak, asking.unclean)
 
 
 def make_environment(where: Settings, folder: Path) -> dict[str, str]:
@@ -292,14 +295,19 @@ def fuzz(count: int, number: int, folder: Path) -> Outcome:
     """Feed `count` inputs to a vault and an embedded server in `folder`."""
     vault, home = folder / "vault", folder / "data"
     vault.mkdir()
-    with OllamaDouble(dimensions=64) as ollama:
+    # In a process of its own: it remembers all that it was asked.
+    double = [sys.executable, str(ROOT / "tests" / "ollama_double.py"), "--port", "0"]
+    with subprocess.Popen(double, stdout=subprocess.PIPE, text=True) as ollama:
+        assert ollama.stdout is not None
+        url = ollama.stdout.readline().strip()
         where = Settings(
-            vaults=parse_vaults(str(vault)), data_dir=home, ollama_url=ollama.url, ollama_url_is_set=True
+            vaults=parse_vaults(str(vault)), data_dir=home, ollama_url=url, ollama_url_is_set=True
         )
         try:
             return feed(count, number, where, folder)
         finally:
             embedded.release(home)
+            ollama.terminate()
 
 
 def _is_json_rpc(line: bytes) -> bool:
