@@ -15,7 +15,7 @@ demo: $(VENV)/installed
 	@$(BIN)/python -m obsidian_rag demo $${VAULT:+"$$VAULT"}
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 
 check: $(VENV)/installed-test
 	$(BIN)/python -m ruff check .

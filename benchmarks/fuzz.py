@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -38,6 +37,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 import hostile  # noqa: E402
 from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from peaks import own_peak, read_peak  # noqa: E402
 from raw_server import RawServer  # noqa: E402
 
 from obsidian_rag import embedded  # noqa: E402
@@ -57,6 +57,7 @@ SHARES = (("notes", 0.45), ("properties", 0.15), ("queries", 0.25), ("tool calls
 SLOW = 2.0  # seconds
 MOST_MEMORY = 500  # MB
 BATCH = 50  # notes of one run of the indexer
+ROUND = 250  # inputs of one run of hypothesis
 SHOWN = 300  # characters of an input
 # What an indexer says of a file that cannot be one; any other failure is the program's.
 EXPECTED_STAGES = ("walk", "read")
@@ -111,8 +112,14 @@ def _shorten(shown: object) -> str:
 
 
 def generate(strategy: st.SearchStrategy[Any], count: int, number: int, use: Callable[[Any], None]) -> None:
-    """Give `use` so many examples of a strategy."""
+    """Give `use` so many examples of a strategy, in rounds: hypothesis remembers all of one."""
+    for start in range(0, count, ROUND):
+        _generate_round(strategy, min(ROUND, count - start), number * 1_000_000 + start, use)
 
+
+def _generate_round(
+    strategy: st.SearchStrategy[Any], count: int, number: int, use: Callable[[Any], None]
+) -> None:
     @seed(number)
     @settings(
         max_examples=count,
@@ -218,23 +225,6 @@ class Asking:
         self._server.lines.clear()
         if self._findings.counts[kind] % 100 == 1:
             self.peak = max(self.peak, read_peak(self._server.process.pid))
-
-
-def read_peak(pid: int) -> float:
-    """The most memory that a process has had, in MB; what it has now where the system does not say."""
-    status = Path(f"/proc/{pid}/status")
-    if status.exists():
-        lines = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
-        return int(lines[0].split()[1]) / 1024
-    import psutil
-
-    return float(psutil.Process(pid).memory_info().rss) / 1e6
-
-
-def own_peak() -> float:
-    """The most memory that this process has had, in MB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 1024 if sys.platform == "linux" else peak / 1e6
 
 
 @dataclass(frozen=True)

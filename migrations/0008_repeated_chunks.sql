@@ -10,7 +10,8 @@ WHERE NOT repeated AND id IN (
         SELECT id, row_number() OVER (PARTITION BY content_hash ORDER BY repeated, id) AS place
         FROM documents WHERE content_hash IS NOT NULL) AS numbered
     WHERE place > 1);
-CREATE INDEX IF NOT EXISTS documents_repeated_idx ON documents (file_path) INCLUDE (content_hash) WHERE repeated;
+CREATE INDEX IF NOT EXISTS documents_repeated_idx ON documents (file_path) INCLUDE (content_hash)
+    WHERE repeated;
 
 DO $$
 DECLARE

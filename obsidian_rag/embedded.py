@@ -168,6 +168,10 @@ def _join(home: Path, site: Site) -> bool:
 
 def _make_database(site: Site) -> str:
     """Make the data folder unless it is there; the superuser's password. The caller holds start.lock."""
+    # An initdb goes on when the process that called it is killed, perhaps longer than the next one needs, so
+    # each attempt has a folder of its own, and every start removes what is left of the others.
+    for rest in site.folder.glob("new-*"):
+        shutil.rmtree(rest, ignore_errors=True)
     if (site.data / "PG_VERSION").exists():
         try:
             return site.password.read_text("ascii")
@@ -176,10 +180,7 @@ def _make_database(site: Site) -> str:
                 f"The password of the embedded PostgreSQL is missing: {site.password}",
                 f"Put the file back, or remove {site.folder} and run `obsidian-rag index` to build it anew.",
             ) from None
-    # The folder gets its name when it is whole. One attempt's rest cannot disturb the next: an initdb goes on
-    # when the process that called it is killed, so each has a folder of its own.
-    for rest in site.folder.glob("new-*"):
-        shutil.rmtree(rest, ignore_errors=True)
+    # The folder gets its name when it is whole.
     scratch = Path(tempfile.mkdtemp(prefix="new-", dir=site.folder))
     data, password = scratch / "data", scratch / "password"
     try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -24,8 +26,9 @@ SETTINGS = {
     "full_page_writes": "off",
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
-    "dynamic_shared_memory_type": "sysv",
 }
+if sys.platform == "linux":
+    SETTINGS["dynamic_shared_memory_type"] = "sysv"  # a container's /dev/shm is small
 
 
 class OwnPostgres:
@@ -92,8 +95,6 @@ class OwnPostgres:
 
     def stop(self, signal_name: str = "SIGINT") -> None:
         """End it: SIGINT ends all sessions in order, SIGQUIT at once, so that it has to recover."""
-        import signal
-
         if self._process is not None:
             os.kill(self._process.pid, getattr(signal, signal_name))
             self._process.wait(PATIENCE)

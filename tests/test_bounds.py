@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Workbench
+from peaks import own_peak
 
 from obsidian_rag.analysis import LONGEST_NAME, LONGEST_TERM, analyze
 from obsidian_rag.chunks import split_note
@@ -76,8 +77,7 @@ def read_all() -> None:
     for frame in FRAMES.values():
         for unit in UNITS.values():
             read(frame.replace("§", unit * (LENGTH // len(unit))), table)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps(peak / 1024 if sys.platform == "linux" else peak / 1e6))
+    print(json.dumps(own_peak()))
 
 
 def test_texts_that_repeat_one_thing_cost_no_more_than_their_length() -> None:

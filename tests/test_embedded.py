@@ -222,8 +222,9 @@ def test_after_a_kill_during_initdb_the_next_user_makes_the_database(folder: Pat
     user = users(home)
     assert query(user.answer()) == 1
     user.end()
-    assert not list(home.glob("pg*/new-*"))
     until(lambda: not processes_of(folder), "the end of the first initdb")
+    assert query(users(home).answer()) == 1
+    assert not list(home.glob("pg*/new-*"))
 
 
 @pytest.mark.slow
