@@ -1,14 +1,17 @@
 # make demo            index the example vault and ask it (VAULT=/path/to/vault for your own)
 # make test            run the tests
 # make check           lint and types
+# make bench           measure how long a person waits: small vaults, minutes (BENCH=folder for what it makes)
+# make bench-full      the same up to 100,000 notes, and beside it qmd, installed by npm: hours, 30 GB
 # make audit           look the installed packages up among the known vulnerabilities (needs the internet)
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BENCH ?= $${TMPDIR:-/tmp}/obsidian-rag-speed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check audit clean
+.PHONY: demo test check bench bench-full audit clean
 
 # The path reaches the program through the shell's environment, whatever signs it holds.
 demo: $(VENV)/installed
@@ -21,6 +24,15 @@ check: $(VENV)/installed-test
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+
+bench: $(VENV)/installed-test
+	$(BIN)/python benchmarks/speed.py index again watch space tools bound start --notes 250 --notes 2500 --hub \
+	  --cache "$(BENCH)" --json "$(BENCH)/quick.json"
+
+bench-full: $(VENV)/installed-test
+	$(BIN)/python benchmarks/speed.py all --notes 250 --notes 2500 --hub --notes 14000 --notes 100000 \
+	  --cache "$(BENCH)" --json "$(BENCH)/full.json"
+	$(BIN)/python benchmarks/speed_picture.py "$(BENCH)/full.json" --svg benchmarks/speed.svg
 
 # --strict: a package that could not be looked up is no pass.
 audit: $(VENV)/installed

@@ -26,7 +26,8 @@ CREATE TABLE documents (
     repeated BOOLEAN NOT NULL DEFAULT FALSE,    -- its text is that of a row which the vector index has
     UNIQUE (file_path, chunk_index)
 );
-CREATE INDEX documents_embedding_idx ON documents USING hnsw (embedding vector_cosine_ops)
+CREATE INDEX documents_embedding_idx ON documents
+    USING hnsw ((embedding::halfvec(768)) halfvec_cosine_ops)
     WHERE NOT repeated;                         -- one row of each text
 CREATE INDEX documents_repeated_idx ON documents (file_path) INCLUDE (content_hash) WHERE repeated;
 CREATE INDEX documents_content_tsv_idx ON documents USING gin (content_tsv);
@@ -125,7 +126,8 @@ CREATE TABLE index_settings (
     cosine_mean REAL,                           -- of questions and chunks that have nothing to do with them
     cosine_spread REAL,                         -- standard deviation of the same
     relation_rules BYTEA,                       -- hash of the rules by which links were typed
-    reembedded_at TIMESTAMPTZ                   -- when the vectors were last changed for another embedder's
+    reembedded_at TIMESTAMPTZ,                  -- when the vectors were last changed for another embedder's
+    link_targets BYTEA                          -- hash of the names by which all links were resolved
 );
 
 -- A change of the embedder that is not finished, in one row; none otherwise. The vectors of documents are
@@ -205,6 +207,12 @@ CREATE TABLE index_failures (
     failed_at TIMESTAMPTZ NOT NULL DEFAULT now()
 );
 CREATE INDEX index_failures_run_idx ON index_failures (run_id);
+
+-- Indexes that are taken away while many notes come in at once; empty otherwise.
+CREATE TABLE withdrawn_indexes (
+    name TEXT PRIMARY KEY,
+    definition TEXT NOT NULL                    -- what makes it again
+);
 
 -- Links that lead nowhere: a slip, or a note still to be written.
 CREATE VIEW broken_links AS

@@ -10,8 +10,9 @@ started and killed (SIGKILL) at a random moment; only kills that hit a run at wo
 - no row is an orphan, and no two tables disagree;
 - every vector is that of its chunk's text, made anew by the double that stands in for Ollama.
 
-After every twentieth kill, and at the end, a run comes to its end, and the index must equal that of an
-undisturbed run into an empty database. The database is TEST_DATABASE_URL, or an embedded server of its own.
+Every tenth kill hits a first run, into an empty database. After each of these, after every twentieth other
+kill, and at the end, a run comes to its end, and tables and indexes must equal those of an undisturbed run
+into an empty database. The database is TEST_DATABASE_URL, or an embedded server of its own.
 Prints figures; exit code 1 where anything was found.
 """
 
@@ -27,7 +28,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,6 +49,12 @@ from obsidian_rag.store import join_text  # noqa: E402
 
 DIMENSIONS = 64
 ROUND = 20  # kills between two runs that come to their end
+FIRST = 10  # every such kill hits a first run
+INDEXES = """
+SELECT c.relname, indisvalid AND indisready, pg_get_indexdef(indexrelid)
+FROM pg_index i JOIN pg_class c ON c.oid = indexrelid
+WHERE c.relnamespace = 'public'::regnamespace ORDER BY 1
+"""
 WORDS = [
     "pump",
     "garden",
@@ -222,7 +229,27 @@ def start(bench: Workbench) -> subprocess.Popen[bytes]:
     )
 
 
-def kill_one(bench: Workbench, chance: random.Random, usual: float, latest: int) -> tuple[str | None, float]:
+def time_run(bench: Workbench) -> float:
+    """Seconds that a run takes in a process of its own."""
+    started = time.monotonic()
+    with start(bench) as process:
+        process.communicate()
+    return time.monotonic() - started
+
+
+def kill_first(inspector: Inspector, when: str, server: str, usual: float) -> tuple[str | None, float]:
+    """Kill a first run, into an empty database, as `kill_one` does; then let the next one come to its end."""
+    with new_bench(server, inspector.bench.vault, inspector.bench.ollama) as bench:
+        stage, usual = kill_one(bench, inspector.gardener.chance, usual)
+        first = replace(inspector, bench=bench)
+        first.look(when, set())
+        if stage is not None:
+            finish(first, when, server)
+            stage = f"{stage}, of a first run"
+    return stage, usual
+
+
+def kill_one(bench: Workbench, chance: random.Random, usual: float) -> tuple[str | None, float]:
     """Start a run and kill it at a random moment: where it stood, None where it was not at work; and the time
     that a run takes by now.
 
@@ -230,6 +257,7 @@ def kill_one(bench: Workbench, chance: random.Random, usual: float, latest: int)
     being written.
     """
     moment = chance.uniform(0.0, 1.05) * usual
+    latest = bench.rows("SELECT coalesce(max(run_id), 0) FROM index_runs")[0][0]
     started = time.monotonic()
     with start(bench) as process:
         if chance.random() < 0.5:
@@ -274,37 +302,36 @@ def run(kills: int, seed: int, count: int, server: str) -> Findings:
             gardener = Gardener(vault, chance)
             gardener.grow(count)
             inspector = Inspector(bench, gardener, findings)
-            bench.index()
+            usual_first = time_run(bench)
             held = inspector.look("first run", set())
-            started = time.monotonic()
             gardener.change()
-            with start(bench) as process:
-                process.communicate()
-            usual = time.monotonic() - started
+            usual = time_run(bench)
             done = 0
             while done < kills:
-                gardener.change()
-                latest = bench.rows("SELECT max(run_id) FROM index_runs")[0][0]
-                stage, usual = kill_one(bench, chance, usual, latest)
-                held = inspector.look(f"kill {done + 1}", held)
+                if done % FIRST == FIRST - 1:
+                    stage, usual_first = kill_first(inspector, f"kill {done + 1}", server, usual_first)
+                else:
+                    gardener.change()
+                    stage, usual = kill_one(bench, chance, usual)
+                    held = inspector.look(f"kill {done + 1}", held)
                 if stage is None:
                     continue
                 done += 1
                 findings.stages[stage] += 1
                 if done % ROUND == 0 or done == kills:
-                    held = finish(inspector, f"kill {done}", server, ollama)
+                    held = finish(inspector, f"kill {done}", server)
                     print(f"{done} kills, {len(findings.faults)} faults", file=sys.stderr, flush=True)
     return findings
 
 
-def finish(inspector: Inspector, when: str, server: str, ollama: OllamaDouble) -> set[str]:
+def finish(inspector: Inspector, when: str, server: str) -> set[str]:
     """Let a run come to its end and compare the index with that of an undisturbed one."""
     report = inspector.bench.index()
     if report.status != "ok":
         inspector.findings.faults.append(f"{when}: the next run ended as {report.status}: {report.failures}")
-    with new_bench(server, inspector.bench.vault, ollama) as undisturbed:
+    with new_bench(server, inspector.bench.vault, inspector.bench.ollama) as undisturbed:
         undisturbed.index()
-        mine, wanted = inspector.bench.tables(), undisturbed.tables()
+        mine, wanted = list_contents(inspector.bench), list_contents(undisturbed)
     differing = [name for name in wanted if mine[name] != wanted[name]]
     inspector.findings.equal += not differing
     for name in differing:
@@ -313,6 +340,11 @@ def finish(inspector: Inspector, when: str, server: str, ollama: OllamaDouble) -
     if held != set(inspector.gardener.notes()):
         inspector.findings.faults.append(f"{when}: the notes in the index are not those on disk")
     return held
+
+
+def list_contents(bench: Workbench) -> dict[str, list[tuple[object, ...]]]:
+    """The tables, and the indexes with whether they are in use."""
+    return bench.tables() | {"the list of indexes": bench.rows(INDEXES)}
 
 
 @contextmanager

@@ -514,9 +514,9 @@ class Soak:
 
 def judge(findings: Findings, calls: int) -> tuple[Sample, Sample, Sample]:
     """The server warm, half way and at the end; growth becomes a fault."""
-    warm = next(sample for sample in findings.samples if sample.calls >= WARM * calls)
-    middle = next(sample for sample in findings.samples if sample.calls >= calls / 2)
     end = findings.samples[-1]
+    warm = next((sample for sample in findings.samples if sample.calls >= WARM * calls), end)
+    middle = next((sample for sample in findings.samples if sample.calls >= calls / 2), end)
     if end.memory > warm.memory + MOST_GROWTH:
         findings.faults.append(f"memory grew from {warm.memory:.0f} to {end.memory:.0f} MB")
     if end.files > warm.files + MOST_FILES:
@@ -543,25 +543,17 @@ def report(findings: Findings, options: argparse.Namespace, seconds: float) -> N
     most = max(sample.memory for sample in findings.samples)
     print(f"most memory {most:.1f} MB, most connections {max(s.connections for s in findings.samples)}")
     for kind, values in sorted(findings.latencies.items()):
-        cuts = statistics.quantiles(values, n=20)
+        cuts = statistics.quantiles(values, n=20, method="inclusive") if len(values) > 1 else values * 19
         print(f"{kind:16} {len(values):6} calls, p50 {cuts[9] * 1000:.0f} ms, p95 {cuts[18] * 1000:.0f} ms")
     print(f"{len(findings.faults)} faults")
     for fault in findings.faults[:30]:
         print(f"    {fault}")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Print what came of it; 0 where nothing was wrong."""
-    parser = argparse.ArgumentParser(description="Call a server many times while everything changes.")
-    parser.add_argument("--calls", type=int, default=20_000)
-    parser.add_argument("--callers", type=int, default=8)
-    parser.add_argument("--servers", type=int, default=2)
-    parser.add_argument("--restarts", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args(arguments)
+def soak(options: argparse.Namespace) -> Findings:
+    """Soak a server of a vault and a database made for it; what came of it."""
     folder = Path(tempfile.mkdtemp(prefix="obsidian-rag-soak-"))
     folder.chmod(0o755)  # the database's account must reach its data
-    started = time.monotonic()
     try:
         with OwnPostgres(folder / "postgres") as postgres, OllamaDouble() as ollama:
             vault = VaultFolder(folder / "vault")
@@ -572,9 +564,26 @@ def main(arguments: list[str] | None = None) -> int:
             truth.begun.append((time.monotonic(), 0))
             bench.index()
             truth.done.append((time.monotonic(), 0))
-            findings = asyncio.run(Soak(bench, postgres, truth, options).run(folder))
+            return asyncio.run(Soak(bench, postgres, truth, options).run(folder))
     finally:
         shutil.rmtree(folder)
+
+
+def read_options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Call a server many times while everything changes.")
+    parser.add_argument("--calls", type=int, default=20_000)
+    parser.add_argument("--callers", type=int, default=8)
+    parser.add_argument("--servers", type=int, default=2)
+    parser.add_argument("--restarts", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print what came of it; 0 where nothing was wrong."""
+    options = read_options(arguments)
+    started = time.monotonic()
+    findings = soak(options)
     report(findings, options, time.monotonic() - started)
     return 1 if findings.faults else 0
 

@@ -7,7 +7,7 @@ from obsidian_rag.keywords import write_keywords
 from obsidian_rag.link_rows import insert_links
 from obsidian_rag.models import Note
 from obsidian_rag.postgres import Connection
-from obsidian_rag.store import ReadNote, delete_notes, format_heading_path, upsert_note
+from obsidian_rag.store import ReadNote, delete_notes, find_ids, format_heading_path, insert_note_rows
 
 # Columns by which a table is known to be ours. These are usual names, and the tables of another program must
 # not be changed.
@@ -93,11 +93,13 @@ def adopt_note(conn: Connection, read: ReadNote, old_path: str | None = None) ->
         if old_path is not None:
             delete_notes(conn, [old_path])
         conn.execute("DELETE FROM note_links WHERE source_path = %s", (note.file_path,))
-        note_id = upsert_note(conn, read)
-        insert_links(conn, note, read.resolutions, read.relations)
-        named = {"id": note_id, "file_path": note.file_path, "title": note.title, "aliases": note.aliases}
+        ids = find_ids(conn, [read])
+        conn.execute("DELETE FROM notes WHERE id = ANY(%s)", (ids,))
+        insert_note_rows(conn, [read], ids)
+        insert_links(conn, [read.links])
+        named = {"id": ids[0], "file_path": note.file_path, "title": note.title, "aliases": note.aliases}
         named["called"] = note.front_matter.get("title")
-        write_keywords(conn, named, read.fts_config, keep=True)
+        write_keywords(conn, [named], [read.fts_config], keep=True)
 
 
 def _place(note: Note, content: str, after: int) -> tuple[int | None, int | None, str, int]:

@@ -63,6 +63,7 @@ def cli() -> None:
 @click.option("--full", is_flag=True, help="Read and parse every note again; vectors of the same text stay.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
+@click.option("--watch", is_flag=True, help="Stay, and index each change; --json prints a line for each run.")
 @click.option(
     "--reembed",
     is_flag=True,
@@ -83,6 +84,7 @@ def index(
     full: bool,
     dry_run: bool,
     quiet: bool,
+    watch: bool,
     reembed: bool,
     drop_reembedding: bool,
     allow_mass_delete: bool,
@@ -102,8 +104,12 @@ def index(
         click.get_current_context().meta[FAILURE] = report.to_json()
 
     leave_on_sigterm()
+    options = Options(full, dry_run, allow_mass_delete, reembed, drop_reembedding)
+    if watch:
+        from obsidian_rag.index_watch import index_and_watch
+
+        index_and_watch(settings, options, quiet=quiet, as_json=json_)
     with open_progress(quiet) as progress:
-        options = Options(full, dry_run, allow_mass_delete, reembed, drop_reembedding)
         report = run_indexer(settings, options, progress, keep)
     if json_:
         print_json(report.to_json())

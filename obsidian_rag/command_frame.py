@@ -48,6 +48,8 @@ INTERRUPTED = 130  # as a shell reports SIGINT
 STOPPED = (129, 143)  # SIGHUP and SIGTERM, see leave_on_sigterm
 # Where a command keeps what its JSON document holds if it fails.
 FAILURE = "obsidian_rag.failure"
+# Set where a command prints one document after the other, each in a line.
+JSON_LINES = "obsidian_rag.json_lines"
 
 
 def with_settings(command: Command) -> Command:
@@ -99,7 +101,9 @@ json_option = click.option("--json", "json_", is_flag=True, help="One JSON docum
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout, in UTF-8 whatever the locale."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    context = click.get_current_context(silent=True)
+    in_lines = context is not None and context.meta.get(JSON_LINES, False)
+    text = json.dumps(value, ensure_ascii=False, indent=None if in_lines else 2)
     # A lone surrogate, from a file name, becomes \\udc80: so JSON writes it too.
     click.echo(text.encode("utf-8", "backslashreplace"))
 

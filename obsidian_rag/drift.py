@@ -13,6 +13,7 @@ from typing import Any, LiteralString
 import psycopg
 
 from obsidian_rag import adoption, ledger, store
+from obsidian_rag.analysis import list_keys
 from obsidian_rag.catalog import load_status
 from obsidian_rag.chunks import split_note
 from obsidian_rag.config import Settings, Vault, parse_vaults
@@ -30,7 +31,7 @@ from obsidian_rag.vaults import VaultReader, open_vaults
 AGAIN = "Run: obsidian-rag index"
 ANEW = "Run: obsidian-rag index --full"
 EXAMPLES = 5  # notes named of each kind; the counts are of all
-PARSED_AT_MOST = 1000  # notes without chunks that are read again to see whether they should have some
+LOOKED_AT = 1000  # notes without chunks, or names, that are read again to see whether they should have some
 
 # What to count, and what ends it. Chunks without a content_hash were cut by another program, by rules of its
 # own, and are not held against ours.
@@ -111,6 +112,11 @@ NOTES_WITHOUT_CHUNKS = """
 SELECT n.file_path, n.content FROM notes n
 WHERE NOT EXISTS (SELECT FROM documents d WHERE d.file_path = n.file_path) ORDER BY n.file_path LIMIT %s
 """
+NOTES_WITHOUT_NAMES = """
+SELECT n.title FROM notes n
+WHERE NOT EXISTS (SELECT FROM note_names w WHERE w.note_id = n.id AND w.kind = 'title')
+ORDER BY n.file_path LIMIT %s
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +141,18 @@ def compare_tables(conn: Connection) -> tuple[Drift, ...]:
     # Only the parser knows whether a note has text: it may hold properties alone, or a plugin's data.
     torn = sum(
         1
-        for path, text in conn.execute(NOTES_WITHOUT_CHUNKS, (PARSED_AT_MOST,)).fetchall()
+        for path, text in conn.execute(NOTES_WITHOUT_CHUNKS, (LOOKED_AT,)).fetchall()
         if split_note(parse_note(path, text))
     )
-    return (*found, *([Drift("notes with text of which no chunk is there", torn, ANEW)] if torn else ()))
+    # A title without any word has no name to be found by, and is looked for as it is written.
+    nameless = sum(
+        1 for (title,) in conn.execute(NOTES_WITHOUT_NAMES, (LOOKED_AT,)).fetchall() if list_keys(title)
+    )
+    counted = (
+        ("notes with text of which no chunk is there", torn),
+        ("notes that no name finds", nameless),
+    )
+    return (*found, *(Drift(what, rows, ANEW) for what, rows in counted if rows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from psycopg import IsolationLevel
 from psycopg.pq import TransactionStatus
 
-from obsidian_rag import ledger, store
+from obsidian_rag import ledger, vector_column
 from obsidian_rag.config import Settings
 from obsidian_rag.embedding import Embedder, Vector, only, open_embedder
 from obsidian_rag.errors import DatabaseUnavailable, EmbeddingRejected, IndexMismatch
@@ -210,7 +210,7 @@ class IndexReader:
             coming=begun.model if begun else None,
             say=self._say,
         )
-        dimensions = self.run(store.vector_dimensions)
+        dimensions = self.run(vector_column.vector_dimensions)
         if embedder.model.dimensions != dimensions and self.run(ledger.load_edition) == edition:
             embedder.close()
             raise IndexMismatch(

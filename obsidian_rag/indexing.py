@@ -19,7 +19,7 @@ from obsidian_rag.diff import IndexState, Plan, compare_vault
 from obsidian_rag.errors import EmbedderError, IndexerBusy, ObsidianRagError, SettingsError, VaultError
 from obsidian_rag.intake import PARSER_VERSION, write_notes
 from obsidian_rag.keywords import list_configs
-from obsidian_rag.linking import resolve_links, take_relation_rules
+from obsidian_rag.linking import begin_links, finish_links, take_relation_rules
 from obsidian_rag.masking import hide_passwords
 from obsidian_rag.migrate import applied_version, apply_migrations, check_not_newer, check_schema
 from obsidian_rag.models import Failure, RunReport
@@ -185,16 +185,15 @@ def _work(run: Run) -> None:
     run.count(notes_seen=_count_notes(run.reader), **{kept: plan.unchanged})
     run.fail(*run.reader.failures, *plan.failures)
     run.warn(*run.reader.warnings)
-    if plan.changes:
-        run.progress.begin("Indexing notes", len(plan.changes))
+    before = begin_links(run.conn, changes=bool(plan.changes or plan.deleted), anew=run.options.full)
     try:
         write_notes(run, plan.changes)
     except EmbedderError:
-        resolve_links(run.conn, run.reader)  # what was stored until now must be whole
+        finish_links(run.conn, run.reader, before)  # what was stored until now must be whole
         raise
     store.touch_notes(run.conn, plan.touched, compared_at)
     _delete_gone(run, plan)
-    links, resolved = resolve_links(run.conn, run.reader)
+    links, resolved = finish_links(run.conn, run.reader, before)
     run.count(links=links, links_resolved=resolved)
     if run.options.full:
         postings.repair_postings(run.conn)
@@ -216,8 +215,9 @@ def _reembed(run: Run, plan: Plan) -> None:
     told = run.report
     write_notes(run, [change for change in plan.changes if change.kind == "adopted"])
     run.report = told  # these notes are cut and stored anew afterwards, and then told of
+    before = begin_links(run.conn, changes=True)
     _delete_gone(run, plan)
-    resolve_links(run.conn, run.reader)
+    finish_links(run.conn, run.reader, before)
     reembedding.reembed(run)
     run.reader = open_vaults(run.settings.vaults, allow_empty=run.options.allow_mass_delete)
 

@@ -7,28 +7,29 @@ analysis changes; always from what the index holds, never from the vault.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from psycopg.rows import dict_row
 
-from obsidian_rag.analysis import analyze, strip_extension
 from obsidian_rag.languages import AUTO, choose_config
 from obsidian_rag.postgres import Connection
-from obsidian_rag.postings import KEYWORD_VERSION, ChunkWords, NoteWords, write_postings
+from obsidian_rag.postings import KEYWORD_VERSION, delete_postings, gather_terms, write_postings
+from obsidian_rag.terms import ChunkText, NoteTerms, NoteText, make_terms
 
 NOTES_AT_ONCE = 100
 
-CONTENT_TSV = "to_tsvector(%(config)s::regconfig, %(content)s::text)"
-# Path terms weigh most, then the heading path, then the text; for phrases and exclusions.
+# Of a row of arriving_terms: path terms weigh most, then the heading path, then the text; for phrases and
+# exclusions.
 SEARCH_TSV = """
-setweight(to_tsvector(%(config)s::regconfig, %(path_terms)s::text), 'A')
-|| setweight(to_tsvector(%(config)s::regconfig, %(heading_words)s::text), 'B')
-|| setweight(to_tsvector(%(config)s::regconfig, %(content_words)s::text), 'D')
+setweight(to_tsvector(t.config, t.path), 'A') || setweight(t.heading_tsv, 'B') || setweight(t.word_tsv, 'D')
 """
 SAVE_KEYWORDS = f"""
-UPDATE documents SET path_terms = %(path_terms)s, search_tsv = {SEARCH_TSV},
-    content_tsv = CASE WHEN %(keep)s THEN coalesce(content_tsv, {CONTENT_TSV}) ELSE {CONTENT_TSV} END
-WHERE id = %(id)s
+UPDATE documents d SET path_terms = t.path, search_tsv = {SEARCH_TSV},
+    content_tsv = CASE WHEN %(keep)s THEN coalesce(d.content_tsv, to_tsvector(t.config, d.content))
+                       ELSE to_tsvector(t.config, d.content) END
+FROM arriving_terms t JOIN notes n ON n.id = t.note_id
+WHERE d.file_path = n.file_path AND d.chunk_index = t.chunk_index
 """  # noqa: S608 - constants of this module, no value
 NEXT_NOTES = """
 SELECT id, file_path, title, aliases, content, front_matter -> 'title' AS called FROM notes
@@ -36,21 +37,13 @@ WHERE id > %(after)s AND (keyword_version IS DISTINCT FROM %(version)s OR %(ever
 ORDER BY id LIMIT %(limit)s
 """
 CHUNKS = """
-SELECT id, chunk_index, heading, coalesce(nullif(heading_path, ''), heading, '') AS heading_path, overlap,
-       content
-FROM documents WHERE file_path = %s ORDER BY chunk_index
+SELECT file_path, chunk_index, heading, coalesce(nullif(heading_path, ''), heading, ''), content, overlap
+FROM documents WHERE file_path = ANY(%s) ORDER BY file_path, chunk_index
 """
-
-
-def keyword_values(config: str, file_path: str, heading_path: str, content: str) -> dict[str, Any]:
-    """The parameters of SEARCH_TSV and CONTENT_TSV for a chunk."""
-    return {
-        "config": config,
-        "path_terms": analyze(strip_extension(file_path)).words,
-        "heading_words": analyze(heading_path).words,
-        "content_words": analyze(content).words,
-        "content": content,
-    }
+MARK_NOTES = """
+UPDATE notes SET fts_config = u.config, keyword_version = %s
+FROM unnest(%s::int[], %s::text[]) AS u (id, config) WHERE notes.id = u.id
+"""
 
 
 def list_configs(conn: Connection) -> frozenset[str]:
@@ -76,43 +69,34 @@ def refresh_keywords(conn: Connection, setting: str, *, everything: bool) -> int
             notes = cur.execute(NEXT_NOTES, asked).fetchall()
             if not notes:
                 return done
-            for note in notes:
-                config = pick_config(setting, note["content"], available)
-                write_keywords(conn, note, config, keep=not everything)
+            configs = [pick_config(setting, note["content"], available) for note in notes]
+            write_keywords(conn, notes, configs, keep=not everything)
             done += len(notes)
             asked["after"] = notes[-1]["id"]
 
 
-def write_keywords(conn: Connection, note: dict[str, Any], config: str, *, keep: bool) -> None:
-    """Make a stored note's keyword data from its chunks. `note` has id, file_path, title, aliases
-    and `called`, its property title.
+def write_keywords(
+    conn: Connection, notes: Sequence[dict[str, Any]], configs: Sequence[str], *, keep: bool
+) -> None:
+    """Make the keyword data of stored notes from their chunks. Each note has id, file_path, title, aliases
+    and `called`, its property title; `configs` has its configuration.
     """
-    with conn.cursor(row_factory=dict_row) as cur:
-        rows = cur.execute(CHUNKS, (note["file_path"],)).fetchall()
-        values = [
-            keyword_values(config, note["file_path"], row["heading_path"], row["content"])
-            | {"id": row["id"], "keep": keep}
-            for row in rows
-        ]
-        cur.executemany(SAVE_KEYWORDS, values)
-    write_postings(conn, note["id"], _words_of(note, config, rows))
-    conn.execute(
-        "UPDATE notes SET fts_config = %s, keyword_version = %s WHERE id = %s",
-        (config, KEYWORD_VERSION, note["id"]),
-    )
+    rows = conn.execute(CHUNKS, ([note["file_path"] for note in notes],)).fetchall()
+    chunks = {
+        path: tuple(ChunkText(*row[1:]) for row in group) for path, group in groupby(rows, lambda row: row[0])
+    }
+    terms = [
+        (note["id"], _make_terms(note, chunks.get(note["file_path"], ()), config))
+        for note, config in zip(notes, configs, strict=True)
+    ]
+    gather_terms(conn, terms)
+    conn.execute(SAVE_KEYWORDS, {"keep": keep})
+    ids = [note["id"] for note in notes]
+    delete_postings(conn, ids)
+    write_postings(conn, terms)
+    conn.execute(MARK_NOTES, (KEYWORD_VERSION, ids, list(configs)))
 
 
-def _words_of(note: dict[str, Any], config: str, rows: Sequence[dict[str, Any]]) -> NoteWords:
-    return NoteWords(
-        file_path=note["file_path"],
-        title=note["title"],
-        aliases=tuple(note["aliases"]),
-        called=note["called"],
-        config=config,
-        chunks=tuple(
-            ChunkWords(
-                row["chunk_index"], row["heading"], row["heading_path"], row["content"][row["overlap"] :]
-            )
-            for row in rows
-        ),
-    )
+def _make_terms(note: dict[str, Any], chunks: tuple[ChunkText, ...], config: str) -> NoteTerms:
+    text = NoteText(note["file_path"], note["title"], tuple(note["aliases"]), note["called"], chunks)
+    return make_terms(text, config)

@@ -9,6 +9,9 @@ from typing import Any
 AUTO = "auto"
 FALLBACK = "english"  # of notes too short to tell; what is not English loses only its stemming
 SAMPLE = 3000  # characters of a note: enough to tell, and bounded for a note of megabytes
+# The last of these are read first, past properties whose names are English in every vault. On notes of nine
+# vaults they told what the whole sample did, in a fifth of the time.
+GLANCE = 500
 CERTAINTY = 0.9  # from which a guess is believed; below it are mostly notes of a few words
 
 # Languages for which PostgreSQL ships a stemmer. Those without spaces are found by pairs of characters;
@@ -26,11 +29,13 @@ CONFIGS = {
 def choose_config(text: str, available: Iterable[str]) -> str:
     """The configuration for a text, among those the database has."""
     sample = text[:SAMPLE]
-    if not sample.strip():
-        return FALLBACK
-    language, certainty = _identifier().classify(sample)
-    config = CONFIGS.get(language, "simple")
-    return config if certainty >= CERTAINTY and config in available else FALLBACK
+    for part in dict.fromkeys((sample[-GLANCE:], sample)):
+        if part.strip():
+            language, certainty = _identifier().classify(part)
+            config = CONFIGS.get(language, "simple")
+            if certainty >= CERTAINTY and config in available:
+                return config
+    return FALLBACK
 
 
 @cache

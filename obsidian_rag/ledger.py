@@ -198,6 +198,17 @@ def save_relation_rules(conn: Connection, digest: bytes) -> None:
     conn.execute("UPDATE index_settings SET relation_rules = %s", (digest,))
 
 
+def load_link_targets(conn: Connection) -> bytes | None:
+    """The digest of the names by which all links were resolved; None where that is not known."""
+    row = conn.execute("SELECT link_targets FROM index_settings").fetchone()
+    return bytes(row[0]) if row and row[0] is not None else None
+
+
+def save_link_targets(conn: Connection, digest: bytes | None) -> None:
+    """Record by which names all links are resolved; None before links are written."""
+    conn.execute("UPDATE index_settings SET link_targets = %s", (digest,))
+
+
 def start_run(conn: Connection) -> int:
     """Open a run in the ledger; runs that a kill left open are closed as failed, old ones are dropped."""
     conn.execute(

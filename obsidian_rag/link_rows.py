@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
 from psycopg.types.json import Jsonb
 
@@ -13,17 +15,27 @@ from obsidian_rag.postgres import Connection
 from obsidian_rag.relations import Table
 
 NEW_IDS = "SELECT nextval(pg_get_serial_sequence('note_links', 'id')) FROM generate_series(1, %s)"
-INSERT_LINK = """
-INSERT INTO note_links (id, source_path, target_name, kind, display_text, heading, block, property, line,
-                        occurrences, target_path, target_type, via, relation, sentence)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+COPY_LINKS = """
+COPY note_links (id, source_path, target_name, kind, display_text, heading, block, property, line,
+                 occurrences, target_path, target_type, via, relation, sentence)
+FROM STDIN (FORMAT BINARY)
 """
-INSERT_MENTION = """
-INSERT INTO link_mentions (link_id, source_path, sentence_no, line, sentence, first, last, context, label,
-                           relations)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+LINK_TYPES = ("int4", *["text"] * 7, "int4", "int4", *["text"] * 5)
+COPY_MENTIONS = """
+COPY link_mentions (link_id, source_path, sentence_no, line, sentence, first, last, context, label, relations)
+FROM STDIN (FORMAT BINARY)
 """
+MENTION_TYPES = ("int4", "text", "int4", "int4", "text", "int4", "int4", "text", "text", "jsonb")
 Relations = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class NoteLinks:
+    """A note with where each of its links leads, as far as is known, and what each of its mentions says."""
+
+    note: Note
+    resolutions: tuple[Resolution, ...]
+    relations: tuple[Relations, ...]
 
 
 def type_mentions(note: Note, table: Table) -> tuple[Relations, ...]:
@@ -43,61 +55,47 @@ def _place_of(mention: Mention) -> LinkPlace:
     return LinkPlace(mention.first, mention.last, mention.context, mention.label)
 
 
-def insert_links(
-    conn: Connection, note: Note, resolutions: Sequence[Resolution], said: Sequence[Relations]
-) -> None:
-    """Write a note's links with where they lead as far as is known now. `said` is one a mention."""
-    if not note.links:
+def insert_links(conn: Connection, notes: Sequence[NoteLinks]) -> None:
+    """Write the links of notes that have none in the index, and their mentions."""
+    count = sum(len(links.note.links) for links in notes)
+    if not count:
         return
-    ids = [row[0] for row in conn.execute(NEW_IDS, (len(note.links),)).fetchall()]
+    ids = iter([row[0] for row in conn.execute(NEW_IDS, (count,)).fetchall()])
+    numbered = [(links, list(islice(ids, len(links.note.links)))) for links in notes]
     with conn.cursor() as cur:
-        cur.executemany(INSERT_LINK, _link_rows(note, ids, resolutions, said))
-        cur.executemany(
-            INSERT_MENTION,
-            [
-                (
-                    ids[m.link],
-                    note.file_path,
-                    m.sentence_no,
-                    m.line,
-                    m.sentence,
-                    m.first,
-                    m.last,
-                    m.context,
-                    m.label,
-                    Jsonb(relations),
-                )
-                for m, relations in zip(note.mentions, said, strict=True)
-            ],
-        )
+        with cur.copy(COPY_LINKS) as copy:
+            copy.set_types(LINK_TYPES)
+            for links, own in numbered:
+                for row in _link_rows(links, own):
+                    copy.write_row(row)
+        with cur.copy(COPY_MENTIONS) as copy:
+            copy.set_types(MENTION_TYPES)
+            for links, own in numbered:
+                for row in _mention_rows(links, own):
+                    copy.write_row(row)
 
 
-def _link_rows(
-    note: Note, ids: Sequence[int], resolutions: Sequence[Resolution], said: Sequence[Relations]
-) -> Iterator[tuple[object, ...]]:
+def _mention_rows(links: NoteLinks, ids: Sequence[int]) -> Iterator[tuple[object, ...]]:
+    for m, relations in zip(links.note.mentions, links.relations, strict=True):
+        yield (
+            ids[m.link], links.note.file_path, m.sentence_no, m.line, m.sentence, m.first, m.last, m.context,
+            m.label, Jsonb(relations),
+        )  # fmt: skip
+
+
+def _link_rows(links: NoteLinks, ids: Sequence[int]) -> Iterator[tuple[object, ...]]:
+    note, said = links.note, links.relations
     places: defaultdict[int, list[int]] = defaultdict(list)
     for index, mention in enumerate(note.mentions):
         places[mention.link].append(index)
-    for number, (link, resolution) in enumerate(zip(note.links, resolutions, strict=True)):
+    for number, (link, resolution) in enumerate(zip(note.links, links.resolutions, strict=True)):
         relation, best = choose_relation([said[index] for index in places[number]])
         sentence = note.mentions[places[number][best]].sentence if places[number] else None
         yield (
-            ids[number],
-            note.file_path,
-            link.target,
-            link.kind,
-            link.display,
-            link.heading,
-            link.block,
-            link.property,
-            link.line,
-            link.count,
-            resolution.path,
-            resolution.target_type,
-            resolution.via,
-            relation,
-            sentence or None,
-        )
+            ids[number], note.file_path, link.target, link.kind, link.display, link.heading, link.block,
+            link.property, link.line, link.count, resolution.path, resolution.target_type, resolution.via,
+            relation, sentence or None,
+        )  # fmt: skip
 
 
 LOAD_MENTIONS = """

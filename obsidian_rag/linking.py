@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,15 +17,71 @@ from obsidian_rag.relations import Table
 from obsidian_rag.store import load_aliases
 from obsidian_rag.vaults import VaultReader
 
+# Raise when the rules by which links are resolved change.
+RESOLVER_VERSION = 1
 
-def resolve_links(conn: Connection, reader: VaultReader) -> tuple[int, int]:
+COUNT_LINKS = """
+SELECT count(*), count(*) FILTER (WHERE target_type <> 'unresolved'),
+       count(*) FILTER (WHERE target_type IS NULL)
+FROM note_links
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """What is known of the links before a run: the digest of the names by which all were resolved, None where
+    that is not known; whether the run writes any.
+    """
+
+    targets: bytes | None
+    changes: bool
+
+
+def begin_links(conn: Connection, *, changes: bool, anew: bool = False) -> LinkState:
+    """What is known of the links, nothing where all are to be resolved `anew`; where a run changes any, that
+    is forgotten until `finish_links`, so that a run which is killed between is made up for.
+    """
+    state = LinkState(None if anew else ledger.load_link_targets(conn), changes)
+    if changes:
+        ledger.save_link_targets(conn, None)
+    return state
+
+
+def finish_links(conn: Connection, reader: VaultReader, before: LinkState) -> tuple[int, int]:
     """Bring note_links up to date, and the names that links give to notes; only rows that change are written.
 
-    Returns (links, resolved links).
+    The notes of this run were written with the links as they lead by the names of the vault; where these are
+    those of the last run, no other link can lead elsewhere. Returns (links, resolved links).
     """
-    delete_stray_links(conn)
+    strays = delete_stray_links(conn)
+    aliases = load_aliases(conn)
+    targets = digest_targets(reader, aliases)
+    links, resolved, unknown = conn.execute(COUNT_LINKS).fetchone() or (0, 0, 0)
+    if targets == before.targets and not unknown:
+        if before.changes or strays:
+            refresh_link_names(conn)
+    else:
+        links, resolved = _resolve_all(conn, reader, aliases)
+        refresh_link_names(conn)
+    ledger.save_link_targets(conn, targets)
+    return links, resolved
+
+
+def digest_targets(reader: VaultReader, aliases: Mapping[str, Sequence[str]]) -> bytes:
+    """A digest of all that decides where links lead: the paths of all files, and the aliases."""
+    paths = [
+        [vault.prefix, sorted(note.path for note in listing.notes), sorted(listing.attachments)]
+        for vault, listing in reader.listings
+    ]
+    known = json.dumps([RESOLVER_VERSION, paths, sorted(aliases.items())])
+    return hashlib.blake2b(known.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _resolve_all(
+    conn: Connection, reader: VaultReader, aliases: Mapping[str, Sequence[str]]
+) -> tuple[int, int]:
     links = load_links(conn)
-    resolver = reader.make_resolver(load_aliases(conn))
+    resolver = reader.make_resolver(aliases)
     resolutions = [
         resolver.resolve(link.target_name, link.source_path, cast(LinkKind, link.kind)) for link in links
     ]
@@ -34,7 +92,6 @@ def resolve_links(conn: Connection, reader: VaultReader) -> tuple[int, int]:
     ]
     if changed:
         save_resolutions(conn, changed)
-    refresh_link_names(conn)
     return len(links), sum(1 for resolution in resolutions if resolution.target_type != "unresolved")
 
 
@@ -67,9 +124,9 @@ WHERE NOT EXISTS (SELECT FROM notes n WHERE n.file_path = l.source_path)
 """
 
 
-def delete_stray_links(conn: Connection) -> None:
+def delete_stray_links(conn: Connection) -> int:
     """Remove links whose note is not in the index; the first schema could leave some behind."""
-    conn.execute(DELETE_STRAY_LINKS)
+    return conn.execute(DELETE_STRAY_LINKS).rowcount
 
 
 def save_resolutions(conn: Connection, changed: Sequence[tuple[int, Resolution]]) -> None:

@@ -1,4 +1,4 @@
-"""The MCP server over stdio: starts at once, loads and connects at the first tool call.
+"""The MCP server over stdio: starts at once, loads and connects once the client has its list of tools.
 
 This module imports little, since stdout must be guarded before the libraries of the server are imported.
 """

@@ -1,6 +1,7 @@
 """The four tools: thin adapters over search, graph and catalog.
 
-What they need is imported at the first call: the server must be there when the agent asks for its tools.
+What they need is imported late: the server must be there when the agent asks for its tools. From then on it
+gets ready for the first call.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -25,6 +26,7 @@ from pydantic import ValidationError as PydanticValidationError
 from obsidian_rag import __version__, schemas
 from obsidian_rag.config import Settings
 from obsidian_rag.errors import ObsidianRagError
+from obsidian_rag.warmup import Warmup
 
 if TYPE_CHECKING:
     from obsidian_rag.index_reader import IndexReader
@@ -106,7 +108,7 @@ def make_result(text: str, structured: dict[str, Any]) -> ToolResult:
 
 
 class NoteTools:
-    """The tools over one index, which is opened at the first call."""
+    """The tools over one index, which is opened at the first call. `schemas` describes them to the agent."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -127,11 +129,6 @@ class NoteTools:
         boosts: Boosts = None,
         include_excluded: WithExcluded = False,
     ) -> ToolResult:
-        """Search the person's notes. Returns the best passage of each note with its path, heading and
-        lines; passages marked (neighbor) stand before or after one of the first five. A question that names a
-        note ("Who was at the meetings about X?") also brings what is linked with it, and tells the way.
-        """
-
         def work(reader: IndexReader) -> ToolResult:
             from obsidian_rag.render import fit_answer, render_answer
             from obsidian_rag.search.pipeline import search
@@ -154,10 +151,6 @@ class NoteTools:
         relation: Relation = None,
         direction: WayName = "both",
     ) -> ToolResult:
-        """Show which notes a note links to (→) and which link to it (←), up to three links away, each with
-        how the text says the two are connected, where it does, and the sentence.
-        """
-
         def work(reader: IndexReader) -> ToolResult:
             from obsidian_rag.graph import walk_graph
             from obsidian_rag.render import fit_graph, render_graph
@@ -177,8 +170,6 @@ class NoteTools:
         return self._run(work)
 
     def list_topics(self) -> ToolResult:
-        """List the vault's top-level folders with how many notes and chunks each holds."""
-
         def work(reader: IndexReader) -> ToolResult:
             from obsidian_rag.catalog import list_topics
             from obsidian_rag.render import render_topics
@@ -189,8 +180,6 @@ class NoteTools:
         return self._run(work)
 
     def get_note(self, file_path: NotePath) -> ToolResult:
-        """Read one note whole, as it was indexed."""
-
         def work(reader: IndexReader) -> ToolResult:
             from obsidian_rag.catalog import load_note
             from obsidian_rag.render import render_note
@@ -199,6 +188,23 @@ class NoteTools:
             return make_result(render_note(note), note.to_json())
 
         return self._run(work)
+
+    def prepare(self) -> Iterator[None]:
+        """Do beforehand what a first call would wait for, step by step: import, connect, start the embedded
+        server. That is not made anew here where nothing was indexed, and no model is loaded: it takes memory
+        that a server nobody asks should not hold. Raises what a call raises.
+        """
+        from obsidian_rag import embedded_index
+
+        yield
+        from obsidian_rag import catalog, graph, render  # noqa: F401
+
+        yield
+        from obsidian_rag.search import pipeline  # noqa: F401
+
+        yield
+        if self._settings.database_url or embedded_index.is_there(self._settings):
+            self._open().run(lambda conn: None)
 
     def close(self) -> None:
         """Close the index; a later call opens it again."""
@@ -265,15 +271,18 @@ def explain_arguments(tool: str, error: PydanticValidationError) -> str:
 
 
 def make_server(settings: Settings, lifespan: Lifespan | None = None) -> FastMCP:
-    """The server with its tools. Connects to nothing before the first call; `lifespan` surrounds its run."""
+    """The server with its tools. Connects to nothing before it runs; `lifespan` surrounds its run."""
     tools = NoteTools(settings)
+    warmup = Warmup(tools.prepare)
 
     @asynccontextmanager
     async def live(server: FastMCP) -> AsyncIterator[None]:
         try:
             async with lifespan(server) if lifespan else nullcontext():
+                warmup.start()
                 yield
         finally:
+            warmup.end()
             tools.close()
 
     server = FastMCP(
@@ -281,7 +290,7 @@ def make_server(settings: Settings, lifespan: Lifespan | None = None) -> FastMCP
         version=__version__,
         instructions=INSTRUCTIONS,
         lifespan=live,
-        middleware=[ClearArguments()],
+        middleware=[ClearArguments(), warmup],
     )
     for method, title, schema in (
         (tools.search_notes, "Search notes", schemas.SEARCH),
@@ -289,7 +298,13 @@ def make_server(settings: Settings, lifespan: Lifespan | None = None) -> FastMCP
         (tools.list_topics, "List topics", schemas.TOPICS),
         (tools.get_note, "Read a note", schemas.NOTE),
     ):
-        server.tool(method, title=title, output_schema=schema, annotations=READ_ONLY | {"title": title})
+        server.tool(
+            method,
+            title=title,
+            description=schemas.DESCRIPTIONS[method.__name__],
+            output_schema=schema,
+            annotations=READ_ONLY | {"title": title},
+        )
     return server
 
 

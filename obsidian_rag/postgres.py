@@ -65,10 +65,9 @@ def prepare(conn: Connection, *, read_only: bool) -> None:
 
     A reader takes the role rag_reader where it may, so that even a fault in this program cannot write.
     """
-    from pgvector.psycopg import register_vector
+    from obsidian_rag.vector_adapters import register_vectors
 
-    if conn.execute("SELECT to_regtype('vector')").fetchone() != (None,):
-        register_vector(conn)
+    register_vectors(conn)
     if read_only:
         conn.execute("SET default_transaction_read_only = on")
         if conn.execute(MAY_TAKE_READER, (READER,)).fetchone():

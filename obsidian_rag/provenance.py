@@ -9,7 +9,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from obsidian_rag import keywords, ledger, store
+from obsidian_rag import keywords, ledger, store, vector_column
 from obsidian_rag.config import Settings, is_folder
 from obsidian_rag.embedding import Embedder, EmbeddingModel, check_recorded, open_embedder
 from obsidian_rag.errors import IndexMismatch, SettingsError
@@ -35,7 +35,7 @@ def check_settings(
     if recorded is not None and not options.reembed:
         begun = ledger.load_reembedding(conn)
         check_recorded(recorded, settings.embedder, settings.embed_model, begun.model if begun else None)
-        present = store.vector_dimensions(conn)
+        present = vector_column.vector_dimensions(conn)
         if present != recorded.dimensions:
             raise IndexMismatch(
                 f"The index is recorded as made with {recorded}, but its vectors have {present} dimensions",
@@ -148,7 +148,7 @@ def open_model(
 
 def _take_model(run: Run, model: EmbeddingModel) -> None:
     """Record the model of an index that has none: empty ones take its dimensions, others must have them."""
-    present = store.vector_dimensions(run.conn)
+    present = vector_column.vector_dimensions(run.conn)
     holds_chunks = store.has_chunks(run.conn)
     if holds_chunks and present != model.dimensions:
         raise IndexMismatch(
@@ -165,7 +165,7 @@ def _take_model(run: Run, model: EmbeddingModel) -> None:
         run.warn(text)
     with run.conn.transaction():
         if present != model.dimensions:
-            store.set_dimensions(run.conn, model.dimensions)
+            vector_column.set_dimensions(run.conn, model.dimensions)
         record_model(run, model)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from obsidian_rag import ledger, provenance, store, vector_swap
+from obsidian_rag import ledger, provenance, store, vector_column, vector_swap
 from obsidian_rag.embedding import Embedder, EmbeddingModel, check_recorded
 from obsidian_rag.errors import EmbedderError, EmbeddingRejected, IndexMismatch, ModelUnsuitable
 from obsidian_rag.models import Calibration
@@ -78,7 +78,7 @@ def _open_next(run: Run) -> Embedder:
 
 
 def _check_works(conn: Connection, embedder: Embedder) -> None:
-    store.check_dimensions(conn, embedder.model.dimensions)
+    vector_column.check_dimensions(embedder.model.dimensions)
     answer = embedder.embed_documents([provenance.PROBE])[0]
     if isinstance(answer, EmbeddingRejected):
         raise answer

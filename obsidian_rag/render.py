@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from obsidian_rag.search.pipeline import Answer
 
 _WORDS = re.compile(r"\w+")
-_LINE_ENDS = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+# Line ends, what a terminal obeys, and what turns the direction of the text after it.
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 BUDGET = 16_000  # characters, about 4,000 tokens: what an agent reads without crowding its context
 
 
@@ -77,8 +78,10 @@ def _number(hits: Sequence[Hit]) -> list[tuple[int, Hit]]:
 
 
 def show_line(text: str) -> str:
-    """Text on one line: a file name with a line end in it must not look like a line of the answer."""
-    return _LINE_ENDS.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+    """Text on one line, in the order it is written: a file name with a line end in it must not look like a
+    line of the answer, nor one that is turned round like another name.
+    """
+    return _CONTROLS.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
 def _hit_title(number: int, hit: Hit) -> str:

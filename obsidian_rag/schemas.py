@@ -1,4 +1,4 @@
-"""JSON schemas of the tools' structured content, and what their arguments may be.
+"""What the server says of its tools: JSON schemas of their structured content, descriptions, arguments.
 
 Written out, so that a server can tell its tools without importing what they need; tests hold them equal to
 the objects they describe.
@@ -14,6 +14,17 @@ MOST_RESULTS = 50
 MOST_HOPS = 3
 DIRECTIONS = ("both", "out", "in")
 
+# Not docstrings: from those FastMCP would pick out arguments, with a parser that costs a tenth of the start.
+DESCRIPTIONS = {
+    "search_notes": "Search the person's notes. Returns the best passage of each note with its path, heading"
+    " and lines; passages marked (neighbor) stand before or after one of the first five. A question that"
+    ' names a note ("Who was at the meetings about X?") also brings what is linked with it, and tells the'
+    " way.",
+    "graph_search": "Show which notes a note links to (→) and which link to it (←), up to three links away,"
+    " each with how the text says the two are connected, where it does, and the sentence.",
+    "list_topics": "List the vault's top-level folders with how many notes and chunks each holds.",
+    "get_note": "Read one note whole, as it was indexed.",
+}
 USAGE = {
     "search_notes": 'search_notes(query, limit=10, mode="hybrid", folder="…", tags=["…"],'
     ' properties=["key=value"], after="2025-09-01", before="2025-09-30", intent="…",'

@@ -5,26 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from obsidian_rag.errors import DatabaseUnsuitable
-from obsidian_rag.keywords import CONTENT_TSV, SEARCH_TSV, keyword_values
-from obsidian_rag.link_rows import Relations, insert_links
-from obsidian_rag.models import Chunk, Note, Resolution, VaultFile
+from obsidian_rag.keywords import SEARCH_TSV
+from obsidian_rag.link_rows import NoteLinks, insert_links
+from obsidian_rag.models import Chunk, Note, VaultFile
 from obsidian_rag.note_dates import find_note_date
-from obsidian_rag.postgres import Connection, pgvector_version
-from obsidian_rag.postings import KEYWORD_VERSION, ChunkWords, NoteWords, delete_postings, write_postings
+from obsidian_rag.postgres import Connection
+from obsidian_rag.postings import KEYWORD_VERSION, delete_postings, gather_terms, write_postings
+from obsidian_rag.terms import NoteTerms
 from obsidian_rag.torn_notes import find_torn_notes
-
-HNSW_LIMIT = 2000  # dimensions of `vector` an HNSW index takes; halfvec takes twice as many
-HALFVEC_LIMIT = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +41,18 @@ class StoredNote:
 
 @dataclass(frozen=True, slots=True)
 class ReadNote:
-    """A note as it was read from its file at `read_at`; `resolutions` say where each of its links leads,
-    `relations` what each of its mentions says.
-    """
+    """A note with its links as it was read from its file at `read_at`."""
 
-    note: Note
+    links: NoteLinks
     file: VaultFile
     file_hash: str
     read_at: datetime
     parser_version: int
-    resolutions: tuple[Resolution, ...]
-    relations: tuple[Relations, ...]
     fts_config: str
+
+    @property
+    def note(self) -> Note:
+        return self.links.note
 
 
 # --- vectors -----------------------------------------------------------------------------------------
@@ -86,66 +82,10 @@ def format_heading_path(heading_path: Sequence[str]) -> str:
     return " > ".join(heading for heading in heading_path if heading)
 
 
-def vector_dimensions(conn: Connection) -> int:
-    """The dimensions of the column documents.embedding; -1 where it was declared without."""
-    row = conn.execute(
-        "SELECT atttypmod FROM pg_attribute WHERE attrelid = 'documents'::regclass AND attname = 'embedding'"
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
 def has_chunks(conn: Connection) -> bool:
     """Whether the index holds any chunk."""
     row = conn.execute("SELECT EXISTS (SELECT FROM documents)").fetchone()
     return bool(row and row[0])
-
-
-def set_dimensions(conn: Connection, dimensions: int) -> None:
-    """Give the empty table documents vectors of this length, and the fitting HNSW index."""
-    check_dimensions(conn, dimensions)
-    if vector_dimensions(conn) == dimensions:
-        return  # nothing to change, so that nothing needs the tables' owner
-    with conn.transaction():
-        conn.execute("DROP INDEX IF EXISTS documents_embedding_idx")
-        set_vector_type(conn, "documents", dimensions)
-        create_vector_index(conn, "documents", "documents_embedding_idx", dimensions)
-
-
-def check_dimensions(conn: Connection, dimensions: int) -> None:
-    """Raise DatabaseUnsuitable for vectors too long to be indexed."""
-    if dimensions > HALFVEC_LIMIT or (dimensions > HNSW_LIMIT and pgvector_version(conn) < (0, 7)):
-        raise DatabaseUnsuitable(
-            f"pgvector indexes at most {HALFVEC_LIMIT} dimensions, the model gives {dimensions}",
-            "Use a model with fewer.",
-        )
-
-
-def set_vector_type(conn: Connection, table: str, dimensions: int) -> None:
-    """Give the column `embedding` of a table without rows vectors of this length."""
-    conn.execute(
-        sql.SQL("ALTER TABLE {} ALTER COLUMN embedding TYPE vector({})").format(
-            sql.Identifier(table), sql.Literal(dimensions)
-        )
-    )
-
-
-def create_vector_index(conn: Connection, table: str, name: str, dimensions: int) -> None:
-    """Index a table's vectors by cosine, equal ones of repeated text once: many of them would cut the graph
-    apart.
-
-    Over 2,000 dimensions HNSW indexes them as halfvec, a cast in the index: the stored vectors stay whole.
-    """
-    column = (
-        sql.SQL("((embedding::halfvec({})) halfvec_cosine_ops)").format(sql.Literal(dimensions))
-        if dimensions > HNSW_LIMIT
-        else sql.SQL("(embedding vector_cosine_ops)")
-    )
-    conn.execute(
-        sql.SQL("CREATE INDEX {} ON {} USING hnsw {} WHERE NOT repeated").format(
-            sql.Identifier(name), sql.Identifier(table), column
-        )
-    )
 
 
 # Vectors of chunks that this run removed, so that text moved between notes keeps its vector whatever the
@@ -214,119 +154,131 @@ def load_aliases(conn: Connection) -> dict[str, list[str]]:
     return dict(conn.execute("SELECT file_path, aliases FROM notes WHERE aliases <> '{}'").fetchall())
 
 
-UPSERT_NOTE = """
-INSERT INTO notes (file_path, file_hash, title, aliases, tags, front_matter, content, warnings,
-                   size, mtime_ns, ctime_ns, modified_at, parser_version, indexed_at, fts_config,
-                   keyword_version, note_date)
-VALUES (%(file_path)s, %(file_hash)s, %(title)s, %(aliases)s, %(tags)s, %(front_matter)s, %(content)s,
-        %(warnings)s, %(size)s, %(mtime_ns)s, %(ctime_ns)s, %(modified_at)s, %(parser_version)s, %(read_at)s,
-        %(fts_config)s, %(keyword_version)s, %(note_date)s)
-ON CONFLICT (file_path) DO UPDATE SET
-    file_hash = excluded.file_hash, title = excluded.title, aliases = excluded.aliases,
-    tags = excluded.tags, front_matter = excluded.front_matter, content = excluded.content,
-    warnings = excluded.warnings, size = excluded.size, mtime_ns = excluded.mtime_ns,
-    ctime_ns = excluded.ctime_ns, modified_at = excluded.modified_at,
-    parser_version = excluded.parser_version, indexed_at = excluded.indexed_at,
-    fts_config = excluded.fts_config, keyword_version = excluded.keyword_version,
-    note_date = excluded.note_date
-RETURNING id
+FIND_IDS = "SELECT file_path, id FROM notes WHERE file_path = ANY(%s)"
+# A note of the first schema has no row of its own, and may have nothing but links.
+FIND_PRESENT = """
+SELECT file_path FROM notes WHERE file_path = ANY(%(paths)s)
+UNION SELECT file_path FROM documents WHERE file_path = ANY(%(paths)s)
+UNION SELECT source_path FROM note_links WHERE source_path = ANY(%(paths)s)
 """
-INSERT_CHUNK = f"""
+NEW_IDS = "SELECT nextval(pg_get_serial_sequence('notes', 'id')) FROM generate_series(1, %s)"
+COPY_NOTES = """
+COPY notes (id, file_path, file_hash, title, aliases, tags, front_matter, content, warnings, size, mtime_ns,
+            ctime_ns, modified_at, parser_version, indexed_at, fts_config, keyword_version, note_date)
+FROM STDIN (FORMAT BINARY)
+"""
+NOTE_TYPES = (
+    "int4", "text", "text", "text", "text[]", "text[]", "jsonb", "text", "text[]", "int8", "int8",
+    "int8", "timestamptz", "int4", "timestamptz", "text", "int4", "date",
+)  # fmt: skip
+# Chunks on their way into `documents`, beside their words in arriving_terms.
+ARRIVING_CHUNKS = """
+DROP TABLE IF EXISTS pg_temp.arriving_chunks;
+CREATE TEMPORARY TABLE arriving_chunks (
+    note_id INTEGER, chunk_index INTEGER, file_path TEXT, file_hash TEXT, heading TEXT, heading_path TEXT,
+    content TEXT, embedding vector, metadata JSONB, start_line INTEGER, end_line INTEGER, overlap INTEGER,
+    content_hash BYTEA)
+"""
+COPY_CHUNKS = "COPY arriving_chunks FROM STDIN (FORMAT BINARY)"
+CHUNK_TYPES = (
+    "int4", "int4", "text", "text", "text", "text", "text", "vector", "jsonb", "int4", "int4", "int4",
+    "bytea",
+)  # fmt: skip
+INSERT_CHUNKS = f"""
 INSERT INTO documents (file_path, file_hash, chunk_index, heading, heading_path, content, embedding,
                        content_tsv, search_tsv, path_terms, metadata, start_line, end_line, overlap,
                        content_hash, repeated)
-VALUES (%(file_path)s, %(file_hash)s, %(chunk_index)s, %(heading)s, %(heading_path)s, %(content)s,
-        %(embedding)s, {CONTENT_TSV}, {SEARCH_TSV}, %(path_terms)s,
-        %(metadata)s, %(start_line)s, %(end_line)s, %(overlap)s, %(content_hash)s,
-        EXISTS (SELECT FROM documents WHERE content_hash = %(content_hash)s AND NOT repeated))
+SELECT file_path, file_hash, chunk_index, c.heading, heading_path, content, embedding,
+       to_tsvector(t.config, content), {SEARCH_TSV}, t.path, metadata, start_line, end_line, overlap,
+       content_hash,
+       row_number() OVER (PARTITION BY content_hash ORDER BY note_id, chunk_index) > 1
+           OR EXISTS (SELECT FROM documents d WHERE d.content_hash = c.content_hash AND NOT d.repeated)
+FROM arriving_chunks c JOIN arriving_terms t USING (note_id, chunk_index)
+ORDER BY note_id, chunk_index
 """  # noqa: S608 - constants, no value
 
 
-def store_note(
-    conn: Connection,
-    read: ReadNote,
-    chunks: Sequence[Chunk],
-    vectors: Sequence[np.ndarray],
-    old_path: str | None = None,
-) -> None:
-    """Replace a note with all that belongs to it, in one transaction; with `old_path`, a renamed one.
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A note to be stored, with its chunks, their hashes and terms; `old_path` is where a renamed one was."""
 
-    `vectors` has one vector a chunk. A reader sees the old note or the new one, never a mixture.
+    read: ReadNote
+    chunks: tuple[Chunk, ...]
+    hashes: tuple[bytes, ...]
+    terms: NoteTerms
+    old_path: str | None = None
+
+
+def store_notes(conn: Connection, arrivals: Sequence[Arrival], vectors: Mapping[bytes, np.ndarray]) -> None:
+    """Replace notes with all that belongs to them, in one transaction. `vectors` has one for each hash.
+
+    A reader sees the old notes or the new ones, never a mixture.
     """
-    path = read.note.file_path
-    rows = [_chunk_row(read, chunk, vector) for chunk, vector in zip(chunks, vectors, strict=True)]
+    reads = [arrival.read for arrival in arrivals]
+    paths = [read.note.file_path for read in reads]
+    paths += [arrival.old_path for arrival in arrivals if arrival.old_path is not None]
     with conn.transaction():
-        staying = [row["content_hash"] for row in rows]
-        _delete_rows(conn, [path], staying)
-        if old_path is not None:
-            delete_notes(conn, [old_path], staying)
-        note_id = upsert_note(conn, read)
-        insert_links(conn, read.note, read.resolutions, read.relations)
-        with conn.cursor() as cur:
-            cur.executemany(INSERT_CHUNK, rows)
-        write_postings(conn, note_id, _words_of(read, chunks))
+        ids = find_ids(conn, reads)
+        present = [row[0] for row in conn.execute(FIND_PRESENT, {"paths": paths}).fetchall()]
+        if present:
+            delete_notes(conn, present, [key for arrival in arrivals for key in arrival.hashes])
+        insert_note_rows(conn, reads, ids)
+        insert_links(conn, [read.links for read in reads])
+        terms = [(note_id, arrival.terms) for note_id, arrival in zip(ids, arrivals, strict=True)]
+        gather_terms(conn, terms)
+        _insert_chunks(conn, list(zip(ids, arrivals, strict=True)), vectors)
+        write_postings(conn, terms)
 
 
-def _words_of(read: ReadNote, chunks: Sequence[Chunk]) -> NoteWords:
-    note = read.note
-    return NoteWords(
-        file_path=note.file_path,
-        title=note.title,
-        aliases=note.aliases,
-        called=note.front_matter.get("title"),
-        config=read.fts_config,
-        chunks=tuple(
-            ChunkWords(c.chunk_index, c.heading, format_heading_path(c.heading_path), c.content[c.overlap :])
-            for c in chunks
-        ),
-    )
+def _insert_chunks(
+    conn: Connection, arrivals: Sequence[tuple[int, Arrival]], vectors: Mapping[bytes, np.ndarray]
+) -> None:
+    conn.execute(ARRIVING_CHUNKS)
+    with conn.cursor() as cur, cur.copy(COPY_CHUNKS) as copy:
+        copy.set_types(CHUNK_TYPES)
+        for note_id, arrival in arrivals:
+            for row in _chunk_rows(note_id, arrival, vectors):
+                copy.write_row(row)
+    conn.execute(INSERT_CHUNKS)
 
 
-def _chunk_row(read: ReadNote, chunk: Chunk, vector: np.ndarray) -> dict[str, Any]:
-    note = read.note
-    heading_path = format_heading_path(chunk.heading_path)
-    return keyword_values(read.fts_config, note.file_path, heading_path, chunk.content) | {
-        "file_path": note.file_path,
-        "file_hash": read.file_hash,
-        "chunk_index": chunk.chunk_index,
-        "heading": chunk.heading,
-        "heading_path": heading_path,
-        "embedding": vector,
-        "metadata": Jsonb({"title": note.title, "tags": list(note.tags)}),
-        "start_line": chunk.start_line,
-        "end_line": chunk.end_line,
-        "overlap": chunk.overlap,
-        "content_hash": hash_text(embedding_text(chunk)),
-    }
+def _chunk_rows(
+    note_id: int, arrival: Arrival, vectors: Mapping[bytes, np.ndarray]
+) -> Iterator[tuple[object, ...]]:
+    note = arrival.read.note
+    metadata = Jsonb({"title": note.title, "tags": list(note.tags)})
+    for c, key in zip(arrival.chunks, arrival.hashes, strict=True):
+        yield (
+            note_id, c.chunk_index, note.file_path, arrival.read.file_hash, c.heading,
+            format_heading_path(c.heading_path), c.content, vectors[key], metadata, c.start_line, c.end_line,
+            c.overlap, key,
+        )  # fmt: skip
 
 
-def upsert_note(conn: Connection, read: ReadNote) -> int:
-    """Write the note's own row; return its id."""
+def find_ids(conn: Connection, reads: Sequence[ReadNote]) -> list[int]:
+    """The ids of notes: those that they have, or new ones."""
+    paths = [read.note.file_path for read in reads]
+    known = dict(conn.execute(FIND_IDS, (paths,)).fetchall())
+    new = iter(conn.execute(NEW_IDS, (len(paths) - len(known),)).fetchall())
+    return [known[path] if path in known else next(new)[0] for path in paths]
+
+
+def insert_note_rows(conn: Connection, reads: Sequence[ReadNote], ids: Sequence[int]) -> None:
+    """Write the own rows of notes that have none."""
+    with conn.cursor() as cur, cur.copy(COPY_NOTES) as copy:
+        copy.set_types(NOTE_TYPES)
+        for note_id, read in zip(ids, reads, strict=True):
+            copy.write_row(_note_row(note_id, read))
+
+
+def _note_row(note_id: int, read: ReadNote) -> tuple[object, ...]:
     note, file = read.note, read.file
-    row = conn.execute(
-        UPSERT_NOTE,
-        {
-            "file_path": note.file_path,
-            "file_hash": read.file_hash,
-            "title": note.title,
-            "aliases": list(note.aliases),
-            "tags": list(note.tags),
-            "front_matter": Jsonb(note.front_matter, dumps=_dump_json),
-            "content": note.text,
-            "warnings": list(note.warnings),
-            "size": file.size,
-            "mtime_ns": file.mtime_ns,
-            "ctime_ns": file.ctime_ns,
-            "modified_at": _as_datetime(file.mtime_ns),
-            "parser_version": read.parser_version,
-            "read_at": read.read_at,
-            "fts_config": read.fts_config,
-            "keyword_version": KEYWORD_VERSION,
-            "note_date": find_note_date(note.title, note.front_matter),
-        },
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
+    return (
+        note_id, note.file_path, read.file_hash, note.title, list(note.aliases), list(note.tags),
+        Jsonb(note.front_matter, dumps=_dump_json), note.text, list(note.warnings), file.size, file.mtime_ns,
+        file.ctime_ns, _as_datetime(file.mtime_ns), read.parser_version, read.read_at, read.fts_config,
+        KEYWORD_VERSION, find_note_date(note.title, note.front_matter),
+    )  # fmt: skip
 
 
 def delete_notes(conn: Connection, paths: Sequence[str], staying: Sequence[bytes] = ()) -> None:

@@ -13,12 +13,17 @@ from collections.abc import Callable
 import psycopg
 from psycopg import sql
 
-from obsidian_rag import store
 from obsidian_rag.errors import DatabaseError, DatabaseUnsuitable
 from obsidian_rag.postgres import Connection
+from obsidian_rag.vector_column import (
+    CREATE_VECTOR_INDEX,
+    VECTOR_INDEX,
+    name_vector_index,
+    set_vector_type,
+    take_memory,
+)
 
 NEXT = "documents_next"
-VECTOR_INDEX = "documents_embedding_idx"
 NEXT_VECTOR_INDEX = "documents_next_embedding_idx"
 # A reader holds the table for the length of an answer. Who waits for it makes later readers wait too, so the
 # wait is cut short and taken up again.
@@ -104,14 +109,6 @@ TAKEN_FROM = {
     "content_hash": sql.SQL("w.content_hash"),
     "repeated": sql.SQL("row_number() OVER (PARTITION BY w.content_hash ORDER BY d.repeated, d.id) > 1"),
 }
-# An index that outgrows its memory while it is built takes three times as long.
-GRAPH_BYTES = 500  # about what HNSW keeps of a vector beside its numbers
-MOST_MEMORY = 256 * 1024**2
-TAKE_MEMORY = """
-SELECT set_config('maintenance_work_mem', greatest(
-    pg_size_bytes(current_setting('maintenance_work_mem')),
-    least(%(needed)s::bigint, %(most)s::bigint)) / 1024 || 'kB', true)
-"""
 COPY_RIGHTS = """
 DO $$
 DECLARE
@@ -160,7 +157,7 @@ def build_next(conn: Connection, dimensions: int, warn: Callable[[str], None]) -
     for name, definition in conn.execute(VECTOR_INDEXES, ("documents",)).fetchall():
         if name != VECTOR_INDEX:
             warn(f"Your index {name} on the vectors was not made again; it was: {definition}")
-    store.set_vector_type(conn, NEXT, dimensions)
+    set_vector_type(conn, NEXT, dimensions)
     columns = [row[0] for row in conn.execute(COLUMNS).fetchall()]
     fill = FILL.format(
         columns=sql.SQL(", ").join(map(sql.Identifier, columns)),
@@ -175,8 +172,8 @@ def build_next(conn: Connection, dimensions: int, warn: Callable[[str], None]) -
         )
     # Worker processes share memory that a container may not have; nobody waits for this.
     conn.execute("SET LOCAL max_parallel_maintenance_workers = 0")
-    conn.execute(TAKE_MEMORY, {"needed": rows * (4 * dimensions + GRAPH_BYTES), "most": MOST_MEMORY})
-    store.create_vector_index(conn, NEXT, NEXT_VECTOR_INDEX, dimensions)
+    take_memory(conn)
+    conn.execute(CREATE_VECTOR_INDEX.format(**name_vector_index(NEXT, NEXT_VECTOR_INDEX, dimensions)))
     conn.execute("ANALYZE documents_next")
     conn.execute(COPY_RIGHTS)
     return rows

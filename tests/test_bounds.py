@@ -18,7 +18,7 @@ import pytest
 from conftest import Workbench
 from peaks import own_peak
 
-from obsidian_rag.analysis import LONGEST_NAME, LONGEST_TERM, analyze
+from obsidian_rag.analysis import LONGEST_NAME, LONGEST_TERM
 from obsidian_rag.chunks import split_note
 from obsidian_rag.encodings import MAX_LINES, decode
 from obsidian_rag.errors import NoteError
@@ -26,9 +26,9 @@ from obsidian_rag.front_matter import MAX_DEPTH, read_front_matter
 from obsidian_rag.link_rows import type_mentions
 from obsidian_rag.links import LinkResolver
 from obsidian_rag.notes import parse_note
-from obsidian_rag.postings import ChunkWords, NoteWords, _list_names
 from obsidian_rag.relations import Table, load_table
 from obsidian_rag.store import join_text
+from obsidian_rag.terms import ChunkText, NoteText, make_terms
 
 LENGTH = 20_000
 SECONDS = 90  # of the processor for all of them; they take ten, and one of those that are meant here minutes
@@ -63,11 +63,11 @@ def read(text: str, table: Table) -> None:
     for link in note.links:
         resolver.resolve(link.target, "Note.md", link.kind)
     chunks = split_note(note)
-    for chunk in chunks:
-        analyze(chunk.content)
-    words = [ChunkWords(c.chunk_index, c.heading, " > ".join(c.heading_path), c.content) for c in chunks]
+    texts = tuple(
+        ChunkText(c.chunk_index, c.heading, " > ".join(c.heading_path), c.content, c.overlap) for c in chunks
+    )
     called = note.front_matter.get("title")
-    list(_list_names(NoteWords("Note.md", note.title, note.aliases, called, "english", tuple(words))))
+    make_terms(NoteText("Note.md", note.title, note.aliases, called, texts), "english")
 
 
 def read_all() -> None:
@@ -120,6 +120,24 @@ def test_a_note_of_too_many_lines_is_an_error_that_says_so() -> None:
     assert decode(b"\n" * (MAX_LINES - 1))[1] == ()
     with pytest.raises(NoteError, match=r"has 200,001 lines; a note has at most 200,000\. Split it"):
         decode(b"a\r" * MAX_LINES)
+
+
+def test_a_note_of_too_many_chunks_fails_alone_and_says_so(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.vault.write("Many.md", "# One\n\ntext\n")
+    bench.vault.write("Few.md", "text\n")
+    bench.index()
+    monkeypatch.setattr("obsidian_rag.intake.MOST_CHUNKS", 3)
+    bench.vault.write("Many.md", "".join(f"# Part {n}\n\ntext\n\n" for n in range(4)))
+    bench.vault.write("Few.md", "other text\n")
+    report = bench.index()
+    assert (report.status, report.notes_indexed) == ("partial", 1)
+    (failure,) = report.failures
+    assert (failure.file_path, failure.stage) == ("Many.md", "read")
+    assert "would be 4 chunks; a note has at most 3. Split it" in failure.error
+    stored = bench.rows("SELECT file_path, content FROM documents ORDER BY 1")
+    assert stored == [("Few.md", "other text\n"), ("Many.md", "# One\n\ntext\n")]
 
 
 def test_links_beyond_all_measure_are_text_and_said() -> None:

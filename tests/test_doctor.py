@@ -631,6 +631,10 @@ SELECT 'Ghost.md', md5('ghost'), 0, 'Boo.', embedding FROM documents LIMIT 1
             "INSERT INTO note_names SELECT 999, kind, name, key, words, trigrams FROM note_names LIMIT 1",
             "1 names of notes that are not in the index",
         ),
+        (
+            "DELETE FROM note_names WHERE note_id = (SELECT id FROM notes WHERE file_path = 'Valve.md')",
+            "1 notes that no name finds",
+        ),
         ("UPDATE keyword_stats SET chunks = chunks + 5", "sums of words that are wrong"),
         ("TRUNCATE keyword_stats", "sums of words that are wrong"),
         (

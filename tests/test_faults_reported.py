@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any, LiteralString
 
 import psutil
 import pytest
@@ -19,6 +20,7 @@ from fault_bench import (
     paths_of,
     read_status,
     wait_until,
+    write_notes,
 )
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -26,6 +28,7 @@ from raw_server import ROOT
 
 from obsidian_rag.catalog import load_note
 from obsidian_rag.index_reader import IndexReader
+from obsidian_rag.render import render_status
 from obsidian_rag.search.pipeline import search
 from obsidian_rag.search.query import make_request, read_operators
 
@@ -178,6 +181,64 @@ def test_every_note_that_the_status_counts_is_found_by_its_title_and_by_its_word
             assert find(content.split("tells of ")[1].split(".")[0], "keyword") == [path]
     finally:
         reader.close()
+
+
+# What four of eleven notes may lack, so that some search does not find them. `harm` has their paths.
+LACKS: dict[str, LiteralString] = {
+    "all": "DELETE FROM notes WHERE file_path = ANY(%s)",
+    "text": "DELETE FROM documents WHERE file_path = ANY(%s)",
+    "a chunk": "DELETE FROM documents WHERE file_path = ANY(%s) AND chunk_index = 1",
+    "words": "DELETE FROM postings WHERE note_id IN (SELECT id FROM notes WHERE file_path = ANY(%s))",
+    "phrases": "UPDATE documents SET search_tsv = NULL WHERE file_path = ANY(%s)",
+    "names": "DELETE FROM note_names WHERE note_id IN (SELECT id FROM notes WHERE file_path = ANY(%s))",
+    "a place among the vectors": "UPDATE documents SET repeated = TRUE WHERE file_path = ANY(%s)",
+    "their last edit": "UPDATE documents SET file_hash = repeat('0', 64) WHERE file_path = ANY(%s)",
+    "targets of their links": "UPDATE note_links SET target_type = NULL WHERE source_path = ANY(%s)",
+}
+
+
+@pytest.mark.parametrize("lack", LACKS)
+def test_the_status_never_says_that_all_is_well_while_four_of_eleven_notes_cannot_be_found(
+    bench: Workbench, new_bench: NewBench, lack: str
+) -> None:
+    write_notes(bench.vault, 11)
+    bench.index()
+    assert is_all_well(read_status(bench, full=True))
+
+    bench.execute(LACKS[lack], [f"Note {number:02}.md" for number in (2, 3, 5, 7)])
+
+    assert not is_all_well(read_status(bench, full=True))
+    bench.index(full=True)
+    assert is_all_well(read_status(bench, full=True))
+    assert_as_undisturbed(bench, new_bench)
+
+
+def test_the_status_never_says_that_all_is_well_while_four_of_eleven_notes_were_left_out(
+    bench: Workbench, new_bench: NewBench
+) -> None:
+    write_notes(bench.vault, 7)
+    bench.index()
+    for number in range(4):
+        bench.vault.write(f"Left out {number}.md", f"Poison {number}.\n")
+    assert not is_all_well(read_status(bench, full=True))  # no run has seen them
+    bench.ollama.poison.add("Poison")
+    assert bench.index().status == "partial"
+    assert not is_all_well(read_status(bench, full=True))  # one has, in vain
+    bench.ollama.poison.clear()
+    bench.index()
+    assert is_all_well(read_status(bench, full=True))
+    assert_as_undisturbed(bench, new_bench)
+
+
+def is_all_well(status: dict[str, Any]) -> bool:
+    """Whether a person is told that every note is in the index, and no note failed."""
+    text = render_status(status)
+    return (
+        "all are in the index as they are" in text
+        and "agree with one another" in text
+        and "FAILED" not in text
+        and status["disk"]["missing"] == status["disk"]["failed"] == len(status["drift"]) == 0
+    )
 
 
 def test_edits_on_disk_reach_every_index_at_once(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,13 @@ def fill(vault: VaultFolder, count: int) -> None:
 
 def stored_notes(bench: Workbench) -> list[str]:
     return [path for (path,) in bench.rows("SELECT file_path FROM notes ORDER BY 1")]
+
+
+def await_first_notes(bench: Workbench) -> None:
+    """Notes are written while others are embedded."""
+    deadline = time.monotonic() + 60
+    while not stored_notes(bench):
+        assert time.monotonic() < deadline, "no note was stored"
 
 
 def assert_whole(bench: Workbench) -> None:
@@ -408,6 +416,7 @@ def test_a_connection_lost_on_the_way_is_told_and_the_next_run_goes_on(bench: Wo
     fill(bench.vault, 12)
 
     def cut(call: object) -> None:
+        await_first_notes(bench)
         bench.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -470,6 +479,7 @@ def test_a_signal_ends_the_run_in_order(bench: Workbench, number: signal.Signals
     held = hold(bench)
     with start(bench, "--json", "--quiet") as process:
         assert held.entered.wait(60)
+        await_first_notes(bench)
         process.send_signal(number)
         held.release.set()
         stdout, stderr = process.communicate(timeout=60)

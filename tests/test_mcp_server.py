@@ -243,6 +243,24 @@ def test_a_wrong_argument_is_an_error_that_says_what_to_pass(mcp: FastMCP) -> No
     assert [(tool, mend, text[:300]) for tool, mend, text in said if mend not in text] == []
 
 
+def test_no_path_and_no_link_leads_to_a_file_outside_of_the_vault(bench: Workbench) -> None:
+    secret = bench.vault.root.parent / "secret.md"
+    secret.write_text("# Secret\n\nThe launch code is swordfish.\n", "utf-8")
+    links = "[[../secret]] ![[../secret.md]] [a](../secret.md) ![[../../secret#Secret]] [[file:///secret.md]]"
+    bench.vault.write("Home/Note.md", f"# Note\n\n{links} [b](<{secret}>) [c](%2e%2e/secret.md)\n")
+    bench.index()
+    mcp = make_server(bench.settings)
+    for asked in (
+        "../secret", "../secret.md", "Home/../../secret.md", "[[../secret]]", str(secret), f"/{secret}",
+        secret.as_uri(), "..%2fsecret.md", "..\\secret.md", f"{bench.vault.root}/../secret.md",
+    ):  # fmt: skip
+        for tool in ("get_note", "graph_search"):
+            assert "swordfish" not in refuse(mcp, tool, file_path=asked), asked
+    told = str(call(mcp, "graph_search", file_path="Home/Note.md", include_content=True))
+    assert "Note" in told and "swordfish" not in told
+    assert "swordfish" not in str([bench.tables(), bench.search("launch code swordfish").results])
+
+
 def test_an_unknown_tool_is_an_error(mcp: FastMCP) -> None:
     assert "Unknown tool" in refuse(mcp, "delete_note", file_path="Alone.md")
 
@@ -440,7 +458,6 @@ def test_the_embedded_server_is_given_back_at_the_end(
     bench = make_embedded_bench(tmp_path, ollama)
     with RawServer(bench.environment, tmp_path) as server:
         server.initialize()
-        assert bench.server_process() is None
         assert server.call("list_topics")["structuredContent"]["topics"]
         assert bench.server_process() is not None
         end(server)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import psycopg
 import pytest
 from conftest import VaultFolder, make_url
+from pgvector import HalfVector, Vector
 
 from obsidian_rag import embedded, embedded_index
 from obsidian_rag.config import Settings, Vault
@@ -311,3 +314,46 @@ def test_asking_whether_there_is_an_index_makes_nothing(tmp_path: Path) -> None:
     settings = Settings(vaults=(Vault(tmp_path),), data_dir=home)
     assert not embedded_index.is_there(settings)
     assert not home.exists()
+
+
+def test_a_connection_that_is_closed_leaves_nothing_behind_in_the_process(
+    new_database: Callable[..., str], migrated: str
+) -> None:
+    """A class made for each connection would stay for ever: psycopg keeps those it was given."""
+    url = new_database(migrated)
+
+    def count_classes() -> int:
+        gc.collect()
+        return sum(isinstance(thing, type) for thing in gc.get_objects())
+
+    def use() -> None:
+        with connect(url, read_only=True) as conn:
+            conn.execute("SELECT %s::vector, '[1,2]'::halfvec", (Vector([1, 2]),)).fetchall()
+
+    use()
+    before = count_classes()
+    for _ in range(5):
+        use()
+    assert count_classes() == before
+
+
+def test_vectors_go_in_and_come_out_in_both_formats(new_database: Callable[..., str], migrated: str) -> None:
+    with connect(new_database(migrated)) as conn:
+        for binary in (False, True):
+            for value in (Vector([1, 2.5]), np.array([1, 2.5], np.float32), HalfVector([1, 2.5])):
+                with conn.cursor(binary=binary) as cur:
+                    row = cur.execute("SELECT pg_typeof(%(v)s)::text, %(v)s", {"v": value}).fetchone()
+                assert row is not None
+                kind, read = row
+                assert (kind, read.to_list()) == (
+                    "halfvec" if isinstance(value, HalfVector) else "vector",
+                    [1, 2.5],
+                )
+
+
+def test_a_database_whose_extension_is_made_anew_is_written_to_as_before(database_url: str) -> None:
+    for _ in range(2):
+        with connect(database_url) as conn:
+            conn.execute("DROP EXTENSION IF EXISTS vector; CREATE EXTENSION vector")
+        with connect(database_url) as conn:
+            assert conn.execute("SELECT %s <-> '[1,2]'", (Vector([1, 2]),)).fetchone() == (0.0,)

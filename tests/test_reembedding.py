@@ -28,6 +28,7 @@ from obsidian_rag.cli import cli
 from obsidian_rag.embedding import EmbeddingModel
 from obsidian_rag.embedding.patience import Patience
 from obsidian_rag.errors import (
+    DatabaseUnsuitable,
     EmbedderError,
     EmbedderUnavailable,
     IndexMismatch,
@@ -197,7 +198,10 @@ def test_there_and_back_again_leaves_no_trace(indexed: Workbench) -> None:
 
     assert indexed.tables() == tables
     assert read_catalogs(indexed.database_url) == catalogs
-    assert {name: rows for name, rows in changed.items() if rows != catalogs[name]}.keys() == {"columns"}
+    assert {name: rows for name, rows in changed.items() if rows != catalogs[name]}.keys() == {
+        "columns",
+        "indexes",
+    }
     assert indexed.rows(
         "SELECT pg_get_serial_sequence('documents', 'id'), nextval('documents_id_seq') > max(id)"
         " FROM documents"
@@ -700,10 +704,8 @@ def test_a_model_that_refuses_many_notes_does_not_take_over(indexed: Workbench, 
 def test_a_model_whose_vectors_cannot_be_indexed_is_refused_before_anything_is_embedded(
     indexed: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("obsidian_rag.store.HALFVEC_LIMIT", 80)
-    with pytest.raises(
-        reembedding.store.DatabaseUnsuitable, match="at most 80 dimensions, the model gives 96"
-    ):
+    monkeypatch.setattr("obsidian_rag.vector_column.MOST_DIMENSIONS", 80)
+    with pytest.raises(DatabaseUnsuitable, match="at most 80 dimensions, the model gives 96"):
         indexed.index(to(WIDE), reembed=True)
     assert indexed.ollama.embed_calls == []
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from obsidian_rag.catalog import Topic, Topics
 from obsidian_rag.graph import Graph, GraphEdge
 from obsidian_rag.models import Failure, Hit, RunReport
@@ -159,6 +161,18 @@ def test_a_line_end_in_a_name_cannot_forge_a_line_of_the_answer() -> None:
         assert "\n## 1. forged.md" not in text.replace("\n## 1. a", "")
         assert "\u2028" not in text
         assert "a\\x0a## 1. forged.md\\x2028b" in text
+
+
+@pytest.mark.parametrize("sign", ["\x1b", "\x9b", "\u202e", "\u202a", "\u2066", "\u2069"])
+def test_a_name_can_neither_steer_a_terminal_nor_turn_what_follows_it_round(sign: str) -> None:
+    text = render_answer(make_answer(make_hit(f"invoice{sign}fdp")))
+    assert sign not in text
+    assert f"invoice\\x{ord(sign):02x}fdp.md" in text
+
+
+def test_names_of_every_script_are_shown_as_they_are() -> None:
+    for name in ("שלום", "مرحبا\u200f (1)", "می\u200cخواهم", "日記", "👨\u200d👩\u200d👧", "e\u0301tude"):
+        assert f"{name}.md" in render_answer(make_answer(make_hit(name)))
 
 
 def test_further_passages_of_a_note_stand_under_it_unnumbered() -> None:

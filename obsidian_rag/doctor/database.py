@@ -12,7 +12,6 @@ import numpy as np
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from obsidian_rag import store
 from obsidian_rag.config import Settings
 from obsidian_rag.doctor.examination import Examination, Patient
 from obsidian_rag.doctor.report import Finding, fail, ok, skip, warn
@@ -21,6 +20,7 @@ from obsidian_rag.ledger import load_reembedding, load_settings_row
 from obsidian_rag.migrate import check_schema, load_migrations, sql_folder
 from obsidian_rag.postgres import Connection, check_server, connect, describe, locate, pgvector_version
 from obsidian_rag.search.vector import explain_nearest
+from obsidian_rag.vector_column import CREATE_VECTOR_INDEX, VECTOR_INDEX, name_vector_index, vector_dimensions
 
 STATEMENT_TIMEOUT = "20s"
 START_PATIENCE = 300.0  # an embedded server that was killed may recover for minutes before it answers
@@ -30,7 +30,6 @@ PSQL = 'Run: obsidian-rag psql --write -- -c "{}"'
 
 TABLES = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 INDEXES = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+) ON (\w+)[^;]*;", re.MULTILINE)
-VECTOR_INDEX = "documents_embedding_idx"
 
 
 def list_tables() -> list[str]:
@@ -134,17 +133,15 @@ def check_indexes(patient: Patient) -> list[Finding]:
 
 def _vector_index(conn: Connection) -> str:
     """What makes the vector index anew, by the dimensions of the vectors."""
-    dimensions = store.vector_dimensions(conn)
-    column = "embedding vector_cosine_ops"
-    if dimensions > store.HNSW_LIMIT:
-        column = f"(embedding::halfvec({dimensions})) halfvec_cosine_ops"
-    return f"CREATE INDEX {VECTOR_INDEX} ON documents USING hnsw ({column}) WHERE NOT repeated"
+    parts = name_vector_index("documents", VECTOR_INDEX, vector_dimensions(conn))
+    # Plain names, which need no quotes; inside the shell's they would end those.
+    return " ".join(CREATE_VECTOR_INDEX.format(**parts).as_string(conn).replace('"', "").split())
 
 
 def check_vector_index(patient: Patient) -> Finding:
     """Whether a search like those of the server is answered from the HNSW index."""
     conn = patient.database
-    dimensions = store.vector_dimensions(conn)
+    dimensions = vector_dimensions(conn)
     if dimensions < 1:
         return fail(
             "The column documents.embedding has no dimensions, so that no index can be made on it",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from obsidian_rag import store
+from obsidian_rag import store, vector_column
 from obsidian_rag.chunks import CHUNK_SIZE
 from obsidian_rag.doctor.database import KNOWN
 from obsidian_rag.doctor.examination import Examination, Patient
@@ -56,7 +56,7 @@ def check_embedder(patient: Patient) -> Finding:
 def check_dimensions(patient: Patient) -> Finding:
     """Whether the model's vectors are as long as those of the index."""
     model = patient.vectors.model
-    recorded, present = recorded_model(patient.row), store.vector_dimensions(patient.database)
+    recorded, present = recorded_model(patient.row), vector_column.vector_dimensions(patient.database)
     if recorded is None:
         return ok(f"{model.dimensions}; the index has no vectors yet")
     if present != model.dimensions:

@@ -10,7 +10,6 @@ from psycopg import sql
 
 from obsidian_rag.embedding import Vector
 from obsidian_rag.postgres import Connection
-from obsidian_rag.store import HNSW_LIMIT
 
 MOST_EF_SEARCH = 1000  # pgvector's own limit
 LEAST_EF_SEARCH = 100  # recall of the HNSW graph; pgvector's 40 loses neighbours
@@ -18,12 +17,12 @@ LEAST_EF_SEARCH = 100  # recall of the HNSW graph; pgvector's 40 loses neighbour
 # to skip nearly everything, and it cannot come back short.
 READ_WHOLE = 2000
 
-# `distance` must be the very expression the index was made on, or the whole table is read.
+# `indexed` must be the very expression the index was made on, or the whole table is read.
 # Of chunks with the same text the index has one; the others are as near.
 NEAREST = sql.SQL("""
 WITH nearest AS MATERIALIZED (
     SELECT file_path, chunk_index, content_hash, {distance} AS distance
-    FROM documents WHERE NOT repeated ORDER BY {distance} LIMIT %(count)s)
+    FROM documents WHERE NOT repeated ORDER BY {indexed} LIMIT %(count)s)
 SELECT file_path, chunk_index, 1 - distance FROM (
     SELECT file_path, chunk_index, distance FROM nearest
     UNION ALL
@@ -39,7 +38,7 @@ nearest AS MATERIALIZED (
     FROM documents d
     WHERE NOT d.repeated AND (d.file_path IN (SELECT file_path FROM allowed) OR d.content_hash IN (
         SELECT content_hash FROM documents WHERE repeated AND file_path IN (SELECT file_path FROM allowed)))
-    ORDER BY {distance} LIMIT %(count)s)
+    ORDER BY {indexed} LIMIT %(count)s)
 SELECT file_path, chunk_index, 1 - distance FROM (
     SELECT file_path, chunk_index, distance FROM nearest
     UNION ALL
@@ -74,7 +73,7 @@ ORDER BY file_path, {distance}, chunk_index
 """)
 EXPLAIN = sql.SQL("EXPLAIN (FORMAT JSON) ")
 DISTANCE = sql.SQL("embedding <=> %(vector)s")
-HALFVEC_DISTANCE = sql.SQL("embedding::halfvec({n}) <=> %(vector)s::halfvec({n})")
+INDEXED_DISTANCE = sql.SQL("embedding::halfvec({n}) <=> %(vector)s::halfvec({n})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,9 @@ def search_chunks(
     with conn.transaction():
         ef_search = min(max(count, LEAST_EF_SEARCH), MOST_EF_SEARCH)
         conn.execute("SELECT set_config('hnsw.ef_search', %s, true)", (str(ef_search),))
-        rows = conn.execute(statement.format(distance=_distance(vector)), values).fetchall()
+        rows = conn.execute(
+            statement.format(distance=DISTANCE, indexed=_indexed_distance(vector)), values
+        ).fetchall()
     # The scan may hand over neighbours in nearly the right order; ties go by path.
     return sorted((VectorHit(*row) for row in rows), key=lambda h: (-h.cosine, h.file_path, h.chunk_index))
 
@@ -139,7 +140,7 @@ def explain_nearest(conn: Connection, vector: Vector, *, must_use_index: bool = 
         conn.execute("SELECT set_config('hnsw.ef_search', %s, true)", (str(LEAST_EF_SEARCH),))
         if must_use_index:
             conn.execute("SET LOCAL enable_seqscan = off")
-        statement = EXPLAIN + NEAREST.format(distance=_distance(vector))
+        statement = EXPLAIN + NEAREST.format(distance=DISTANCE, indexed=_indexed_distance(vector))
         row = conn.execute(statement, {"vector": vector, "count": LEAST_EF_SEARCH}).fetchone()
     return json.dumps(row[0]) if row else ""
 
@@ -148,12 +149,10 @@ def find_cosines(conn: Connection, vector: Vector, paths: Sequence[str]) -> list
     """The nearest chunk of each of these notes."""
     if not paths:
         return []
-    statement = BEST_OF_NOTES.format(distance=_distance(vector))
+    statement = BEST_OF_NOTES.format(distance=DISTANCE, indexed=_indexed_distance(vector))
     rows = conn.execute(statement, {"vector": vector, "paths": list(paths)}).fetchall()
     return [VectorHit(*row) for row in rows]
 
 
-def _distance(vector: Vector) -> sql.Composable:
-    if len(vector) > HNSW_LIMIT:
-        return HALFVEC_DISTANCE.format(n=sql.Literal(len(vector)))
-    return DISTANCE
+def _indexed_distance(vector: Vector) -> sql.Composed:
+    return INDEXED_DISTANCE.format(n=sql.Literal(len(vector)))
