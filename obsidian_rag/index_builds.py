@@ -20,7 +20,8 @@ OWNS = """
 SELECT bool_and(pg_has_role(current_user, relowner, 'USAGE')) FROM pg_class
 WHERE oid IN ('documents'::regclass, 'postings'::regclass, 'note_names'::regclass)
 """
-# Those that keep rows apart stay, and the one by which a text's vector is found.
+# Those that keep rows apart stay, and the one by which a text's vector is found. What is recorded is carried
+# out as the tables' owner, and others may write there too: it must be one statement that makes an index.
 WITHDRAW = """
 DO $$
 DECLARE
@@ -32,6 +33,7 @@ BEGIN
         WHERE i.indrelid IN ('documents'::regclass, 'postings'::regclass, 'note_names'::regclass)
             AND NOT i.indisunique AND i.indisvalid
             AND i.indexrelid <> to_regclass('documents_content_hash_idx')
+            AND pg_get_indexdef(i.indexrelid) ~ '^CREATE INDEX [^;]+$'
         ON CONFLICT DO NOTHING
         RETURNING name
     LOOP
@@ -46,7 +48,7 @@ DO $$
 DECLARE
     taken withdrawn_indexes := (SELECT w FROM withdrawn_indexes w ORDER BY name LIMIT 1);
 BEGIN
-    IF to_regclass(taken.name) IS NULL THEN
+    IF to_regclass(taken.name) IS NULL AND taken.definition ~ '^CREATE INDEX [^;]+$' THEN
         EXECUTE taken.definition;
     END IF;
     DELETE FROM withdrawn_indexes WHERE name = taken.name;
