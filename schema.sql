@@ -127,7 +127,10 @@ CREATE TABLE index_settings (
     cosine_spread REAL,                         -- standard deviation of the same
     relation_rules BYTEA,                       -- hash of the rules by which links were typed
     reembedded_at TIMESTAMPTZ,                  -- when the vectors were last changed for another embedder's
-    link_targets BYTEA                          -- hash of the names by which all links were resolved
+    link_targets BYTEA,                         -- hash of the names by which all links were resolved
+    fts_configs TEXT[] NOT NULL DEFAULT '{}',   -- configurations of the notes, the commonest first
+    counted_chunks BIGINT,                      -- chunks when frequent_lexemes was filled; NULL: it is not
+    fresh_notes INTEGER[] NOT NULL DEFAULT '{}' -- ids of the notes written since
 );
 
 -- A change of the embedder that is not finished, in one row; none otherwise. The vectors of documents are
@@ -158,8 +161,8 @@ CREATE TABLE postings (
     chunk_length INTEGER NOT NULL,              -- all terms of the chunk
     note_length INTEGER NOT NULL                -- all terms of the note
 );
-CREATE INDEX postings_lexeme_idx ON postings (lexeme)
-    INCLUDE (note_id, chunk_index, tf, field_tf, chunk_length, note_length);
+CREATE INDEX postings_lexeme_idx ON postings (lexeme, note_id)
+    INCLUDE (chunk_index, tf, field_tf, chunk_length, note_length);
 CREATE INDEX postings_note_idx ON postings (note_id);
 
 -- What a note is called: its title, aliases and headings, to be found as wholes, in part and with a slip; and
@@ -177,6 +180,15 @@ CREATE INDEX note_names_key_idx ON note_names (md5(key));
 CREATE INDEX note_names_words_idx ON note_names USING gin (words);
 CREATE INDEX note_names_trigrams_idx ON note_names USING gin (trigrams);
 CREATE INDEX note_names_note_idx ON note_names (note_id);
+
+-- Lexemes that very many chunks hold, with the notes that say most of each, so that a search need not read
+-- all their postings. Counted when the index has changed by a few percent.
+CREATE TABLE frequent_lexemes (
+    lexeme TEXT COLLATE "C" PRIMARY KEY,
+    chunks INTEGER NOT NULL,                    -- that hold it
+    notes INTEGER NOT NULL,
+    champions INTEGER[] NOT NULL                -- notes.id
+);
 
 -- Sums over notes and chunks, kept up with every note: one row.
 CREATE TABLE keyword_stats (

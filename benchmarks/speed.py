@@ -34,7 +34,7 @@ from pathlib import Path
 
 from made_vaults import Plan, plan_hub, plan_notes
 from speed_calls import measure_start, measure_tools
-from speed_lab import Lab, open_embedder, open_server
+from speed_lab import Lab, embedded, open_embedder, open_server
 from speed_peer import measure_peer
 from speed_picture import write_tables
 from speed_runs import (
@@ -94,6 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
     cache = options.cache.resolve()
     cache.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
+    embedded.leave_on_sigterm()  # so that the embedder and the server end too
     with open_server(cache) as server:
         lab = Lab(cache, server)
         try:

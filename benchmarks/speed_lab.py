@@ -211,7 +211,11 @@ def run_program(
     ) as process:
         watch = _Watch(process.pid)
         watch.start()
-        out, err = process.communicate()
+        try:
+            out, err = process.communicate()
+        except BaseException:
+            process.kill()
+            raise
         seconds = time.perf_counter() - started
         watch.ended.set()
         watch.join()

@@ -10,12 +10,13 @@ import os
 import shutil
 import subprocess
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from made_vaults import Plan
 from speed_calls import Session, keyword_queries, open_session, serve_command
-from speed_lab import Cost, Lab, index, median_of, percentile, run_program
+from speed_lab import Cost, Lab, index, median_of, percentile, read_database_cpu, run_program
 
 QMD, NODE = "@tobilu/qmd@2.8.3", "node@22"
 LEAST_NODE = 22
@@ -63,57 +64,84 @@ def _go_without(why: str) -> None:
 
 def measure_peer(lab: Lab, plan: Plan, embedder: str, folder: Path) -> None:
     """First index, a run without a change and words over MCP, by turns with ours; ripgrep beside them."""
-    command = install_peer(folder)
-    vault = lab.working_vault(plan)
-    home = lab.cache / "work" / "qmd-home"
-    theirs = _make_home(home) if command else {}
-    ours = lab.environment(vault.root, lab.database(plan), embedder)
-    if command:
-        qmd = command
-
-        def add(name: str, unit: str, own: float, other: float) -> None:
-            lab.add("peer", plan, f"{name}, ours", own, unit)
-            lab.add("peer", plan, f"{name}, qmd", other, unit)
-            lab.add("peer", plan, f"{name}, ratio", own / other, "", bar=MOST_RATIO)
-
-        other = run_program([*qmd, "collection", "add", str(vault.root), "--name", "notes"], theirs, home)
-        own = _index_anew(lab, plan, embedder)
-        add("first index", "s", own.seconds, other.seconds)
-        add("first index, peak memory", "MB", own.peak, other.peak)
-        other = median_of(RUNS, lambda: run_program([*qmd, "update"], theirs, home))
-        own = median_of(RUNS, lambda: index(ours, lab.cache / "work"))
-        add("no change", "s", own.seconds, other.seconds)
-        size = sum(file.stat().st_size for file in (home / "cache").rglob("*") if file.is_file())
-        lab.add("peer", plan, "size of qmd's database", size / 1e6, "MB")
-        with (
-            open_session([*qmd, "mcp"], theirs, home / "mcp") as peer,
-            open_session(serve_command(), ours, lab.cache / "work" / "serve") as server,
-        ):
-            for n in range(3):
-                _ask_both(server, peer, f"warming up {n}")
-            everything: list[tuple[float, float]] = []
-            for kind, queries in keyword_queries(vault).items():
-                took = [_ask_both(server, peer, query) for query in queries]
-                everything += took
-                own_times, other_times = zip(*took, strict=True)
-                for name, share in (("p50", 0.5), ("p95", 0.95)):
-                    lab.add("peer", plan, f"{kind}, {name}, ours", percentile(own_times, share), "ms")
-                    lab.add("peer", plan, f"{kind}, {name}, qmd", percentile(other_times, share), "ms")
-            own_times, other_times = zip(*everything, strict=True)
-            add("all words, p50", "ms", percentile(own_times, 0.5), percentile(other_times, 0.5))
+    qmd = install_peer(folder)
+    if qmd:
+        home = lab.cache / "work" / "qmd-home"
+        both = _Both(lab, plan, embedder, qmd, home, _make_home(home))
+        both.measure_runs()
+        both.measure_words()
         shutil.rmtree(home)
     measure_floor(lab, plan)
 
 
-def _index_anew(lab: Lab, plan: Plan, embedder: str) -> Cost:
-    """A first index into a database beside the one that is searched."""
-    url = lab.database(plan, "_peer")
-    lab.make_database(url)
-    try:
-        environment = lab.environment(lab.working_vault(plan).root, url, embedder)
-        return index(environment, lab.cache / "work")
-    finally:
-        lab.drop_database(url)
+@dataclass(frozen=True)
+class _Both:
+    """The peer, with its command, home and environment, beside ours."""
+
+    lab: Lab
+    plan: Plan
+    embedder: str
+    qmd: list[str]
+    home: Path
+    theirs: dict[str, str]
+
+    @property
+    def ours(self) -> dict[str, str]:
+        root = self.lab.working_vault(self.plan).root
+        return self.lab.environment(root, self.lab.database(self.plan), self.embedder)
+
+    def measure_runs(self) -> None:
+        """First index, and the middle one of some runs without a change."""
+        root = self.lab.working_vault(self.plan).root
+        other = self._run_qmd("collection", "add", str(root), "--name", "notes")
+        own = self._index_anew()
+        self._add("first index", "s", own.seconds, other.seconds)
+        self._add("first index, peak memory", "MB", own.peak, other.peak)
+        self._add("first index, CPU", "s", own.cpu, other.cpu, bar=None)
+        other = median_of(RUNS, lambda: self._run_qmd("update"))
+        own = median_of(RUNS, lambda: index(self.ours, self.lab.cache / "work"))
+        self._add("no change", "s", own.seconds, other.seconds)
+        self._add("no change, CPU", "s", own.cpu, other.cpu, bar=None)
+        size = sum(file.stat().st_size for file in (self.home / "cache").rglob("*") if file.is_file())
+        self.lab.add("peer", self.plan, "size of qmd's database", size / 1e6, "MB")
+
+    def measure_words(self) -> None:
+        """The same words to both, one after the other."""
+        with (
+            open_session([*self.qmd, "mcp"], self.theirs, self.home / "mcp") as peer,
+            open_session(serve_command(), self.ours, self.lab.cache / "work" / "serve") as server,
+        ):
+            for n in range(3):
+                _ask_both(server, peer, f"warming up {n}")
+            everything: list[tuple[float, float]] = []
+            for kind, queries in keyword_queries(self.lab.vault(self.plan)).items():
+                took = [_ask_both(server, peer, query) for query in queries]
+                everything += took
+                own, other = zip(*took, strict=True)
+                for name, share in (("p50", 0.5), ("p95", 0.95)):
+                    values = percentile(own, share), percentile(other, share)
+                    self._add(f"{kind}, {name}", "ms", *values, bar=None)
+            own, other = zip(*everything, strict=True)
+            self._add("all words, p50", "ms", percentile(own, 0.5), percentile(other, 0.5))
+
+    def _run_qmd(self, *arguments: str) -> Cost:
+        return run_program([*self.qmd, *arguments], self.theirs, self.home)
+
+    def _index_anew(self) -> Cost:
+        """A first index into a database beside the one that is searched, with the CPU of the database."""
+        url = self.lab.database(self.plan, "_peer")
+        self.lab.make_database(url)
+        try:
+            before = read_database_cpu(url)
+            cost = index(self.ours | {"DATABASE_URL": url}, self.lab.cache / "work")
+            return replace(cost, cpu=cost.cpu + read_database_cpu(url) - before)
+        finally:
+            self.lab.drop_database(url)
+
+    def _add(self, name: str, unit: str, own: float, other: float, bar: float | None = MOST_RATIO) -> None:
+        self.lab.add("peer", self.plan, f"{name}, ours", own, unit)
+        self.lab.add("peer", self.plan, f"{name}, qmd", other, unit)
+        self.lab.add("peer", self.plan, f"{name}, ratio", own / other, "", bar=bar)
 
 
 def _make_home(home: Path) -> dict[str, str]:

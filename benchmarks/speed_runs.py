@@ -25,7 +25,7 @@ PLACES = 15
 IDLE = ("stdio.", "mcp_server.serve")  # where a server waits for its client
 MOST_TWICE = 20_000  # notes up to which a vault is indexed once more for a part
 LEAST_SHOWN = 20  # bytes a chunk
-LARGE = 1_000  # notes from which the real model takes too long
+LARGE = 1_000  # notes from which the local model would take too long
 
 
 def measure_first_index(lab: Lab, plan: Plan, embedder: str) -> None:
@@ -199,28 +199,28 @@ def measure_space(lab: Lab, plan: Plan) -> None:
 def measure_bound(lab: Lab, plan: Plan) -> None:
     """A first index, against the time that the embedder alone takes for the same texts in its best batches.
 
-    Two embedders: one that takes its time without using the CPU, like a GPU's, and, for a small vault, the
-    local model, which has to share the cores with the indexer.
+    A large vault has an embedder that takes its time without using the CPU, like a GPU's; a small one, for
+    which that would be over before the program has started, the local model, which shares the cores with the
+    indexer.
     """
     if plan.notes > MOST_TWICE:
         return
     url = lab.database(plan, "_bound")
-    vault = lab.vault(plan)
-    with open_embedder("--per-request", str(PER_REQUEST), "--per-text", str(PER_TEXT)) as embedder:
-        lab.make_database(url)
-        cost = index(lab.environment(vault.root, url, embedder), lab.cache / "work")
-        texts = read_texts(url)
-        alone = time_ollama(embedder, texts)
-    lab.add("bound", plan, "first index, an embedder of 500 texts a second", cost.seconds, "s")
-    lab.add("bound", plan, "the same embedder alone", alone, "s")
-    lab.add("bound", plan, "ratio", cost.seconds / alone, "", bar=MOST_BOUND)
+    root = lab.vault(plan).root
+    folder = lab.cache / "work"
+    lab.make_database(url)
     if plan.notes < LARGE:
-        lab.make_database(url)
-        cost = index(lab.environment(vault.root, url, None), lab.cache / "work")
-        alone = time_local(lab, texts)
-        lab.add("bound", plan, "first index, the local model", cost.seconds, "s")
-        lab.add("bound", plan, "the local model alone", alone, "s")
-        lab.add("bound", plan, "ratio", cost.seconds / alone, "", bar=MOST_BOUND)
+        name = "the local model"
+        seconds = index(lab.environment(root, url, None), folder).seconds
+        alone = time_local(lab, read_texts(url))
+    else:
+        name = f"an embedder of {1 / PER_TEXT:.0f} texts a second"
+        with open_embedder("--per-request", str(PER_REQUEST), "--per-text", str(PER_TEXT)) as embedder:
+            seconds = index(lab.environment(root, url, embedder), folder).seconds
+            alone = time_ollama(embedder, read_texts(url))
+    lab.add("bound", plan, f"first index, {name}", seconds, "s")
+    lab.add("bound", plan, f"{name} alone", alone, "s")
+    lab.add("bound", plan, "ratio", seconds / alone, "", bar=MOST_BOUND)
     lab.drop_database(url)
 
 
@@ -283,9 +283,9 @@ def time_local(lab: Lab, texts: list[str]) -> float:
     """Seconds for all texts with the local model, loaded, in its own process; sorted by length or not."""
     code = (
         "import json, sys, time\n"
-        "from obsidian_rag.embedding.local import open_local\n"
+        "from obsidian_rag.embedding.local import DEFAULT_LOCAL_MODEL, open_local\n"
         "texts = json.load(sys.stdin)\n"
-        "embedder = open_local()\n"
+        "embedder = open_local(DEFAULT_LOCAL_MODEL)\n"
         "embedder.embed_documents(texts[:4])\n"
         "times = []\n"
         "for order in (texts, sorted(texts, key=len)):\n"

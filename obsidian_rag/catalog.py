@@ -25,9 +25,6 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 # A path as people write it: exact, without .md, in another case or Unicode form, its end, or a title.
 FIND = """
 SELECT file_path, CASE
-    WHEN file_path = %(exact)s THEN -1
-    WHEN file_path = %(asked)s THEN 0
-    WHEN file_path = %(asked)s || '.md' THEN 1
     WHEN folded IN (%(folded)s, %(folded)s || '.md') THEN 2
     WHEN right(folded, length(%(folded)s) + 1) = '/' || %(folded)s THEN 3
     WHEN right(folded, length(%(folded)s) + 4) = '/' || %(folded)s || '.md' THEN 3
@@ -35,6 +32,11 @@ SELECT file_path, CASE
     WHEN %(folded)s = ANY (SELECT lower(normalize(alias)) FROM unnest(aliases) AS alias) THEN 5
     END AS closeness
 FROM (SELECT file_path, lower(normalize(file_path)) AS folded, title, aliases FROM notes) AS n
+"""
+# As a search gives it, or without .md: found by the key, without a look at every note.
+FIND_EXACT = """
+SELECT file_path FROM notes WHERE file_path IN (%(exact)s, %(asked)s, %(asked)s || '.md')
+ORDER BY file_path <> %(exact)s, file_path <> %(asked)s LIMIT 1
 """
 FIND_CLOSEST = f"""
 SELECT file_path FROM (
@@ -100,6 +102,9 @@ def find_note(conn: Connection, file_path: str) -> str:
     folded = unicodedata.normalize("NFC", asked).lower()
     # A name may begin or end with what people do not mean to write: a blank.
     values = {"exact": file_path, "asked": asked, "folded": folded}
+    exact = conn.execute(FIND_EXACT, values).fetchone()
+    if exact:
+        return str(exact[0])
     found = [row[0] for row in conn.execute(FIND_CLOSEST, values).fetchall()]
     if len(found) == 1:
         return str(found[0])
@@ -188,11 +193,11 @@ def load_note(conn: Connection, file_path: str) -> StoredText:
 TOPICS = """
 WITH levels AS (
     SELECT CASE WHEN (SELECT cardinality(vaults) FROM index_settings) > 1 THEN 2 ELSE 1 END AS n),
-folders AS (
-    SELECT file_path, string_to_array(regexp_replace(file_path, '/?[^/]*$', ''), '/') AS names FROM notes),
 chunks AS (SELECT file_path, count(*) AS chunks FROM documents GROUP BY file_path)
-SELECT array_to_string(names[:levels.n], '/') AS topic, count(*), coalesce(sum(chunks), 0)::int
-FROM folders CROSS JOIN levels LEFT JOIN chunks USING (file_path)
+SELECT array_to_string((names[:cardinality(names) - 1])[:levels.n], '/') AS topic, count(*),
+       coalesce(sum(chunks), 0)::int
+FROM notes CROSS JOIN levels CROSS JOIN string_to_array(file_path, '/') AS names
+LEFT JOIN chunks USING (file_path)
 GROUP BY topic ORDER BY topic
 """
 

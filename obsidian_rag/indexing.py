@@ -13,7 +13,17 @@ from typing import Literal
 
 import psycopg
 
-from obsidian_rag import adoption, embedded_index, ledger, postings, provenance, reembedding, store
+from obsidian_rag import (
+    adoption,
+    embedded_index,
+    frequent_lexemes,
+    keywords,
+    ledger,
+    postings,
+    provenance,
+    reembedding,
+    store,
+)
 from obsidian_rag.config import Settings
 from obsidian_rag.diff import IndexState, Plan, compare_vault
 from obsidian_rag.errors import EmbedderError, IndexerBusy, ObsidianRagError, SettingsError, VaultError
@@ -197,8 +207,11 @@ def _work(run: Run) -> None:
     run.count(links=links, links_resolved=resolved)
     if run.options.full:
         postings.repair_postings(run.conn)
+        frequent_lexemes.forget_frequent(run.conn)
     if run.report.chunks_written >= MANY_CHUNKS:
         postings.tidy_postings(run.conn)
+    frequent_lexemes.count_frequent(run.conn)
+    keywords.record_configs(run.conn)
     _calibrate(run)
 
 

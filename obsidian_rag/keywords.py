@@ -6,12 +6,13 @@ analysis changes; always from what the index holds, never from the vault.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
 from psycopg.rows import dict_row
 
+from obsidian_rag.frequent_lexemes import forget_frequent
 from obsidian_rag.languages import AUTO, choose_config
 from obsidian_rag.postgres import Connection
 from obsidian_rag.postings import KEYWORD_VERSION, delete_postings, gather_terms, write_postings
@@ -46,6 +47,30 @@ FROM unnest(%s::int[], %s::text[]) AS u (id, config) WHERE notes.id = u.id
 """
 
 
+# The commonest first.
+RECORD_CONFIGS = """
+UPDATE index_settings SET fts_configs = ARRAY(
+    SELECT fts_config FROM notes WHERE fts_config IS NOT NULL
+    GROUP BY fts_config ORDER BY count(*) DESC, fts_config)
+"""
+ADD_CONFIGS = """
+UPDATE index_settings
+SET fts_configs = fts_configs || ARRAY(SELECT name FROM unnest(%(names)s::text[]) AS name
+                                       WHERE name <> ALL(fts_configs))
+WHERE fts_configs <> '{}' AND NOT fts_configs @> %(names)s::text[]
+"""
+
+
+def record_configs(conn: Connection) -> None:
+    """Record the configurations of the notes, so that a search need not look at each note for them."""
+    conn.execute(RECORD_CONFIGS)
+
+
+def add_configs(conn: Connection, names: Iterable[str]) -> None:
+    """Record configurations of notes that are written, in their transaction."""
+    conn.execute(ADD_CONFIGS, {"names": sorted(set(names))})
+
+
 def list_configs(conn: Connection) -> frozenset[str]:
     """The text search configurations the database has."""
     return frozenset(row[0] for row in conn.execute("SELECT cfgname FROM pg_ts_config").fetchall())
@@ -68,11 +93,14 @@ def refresh_keywords(conn: Connection, setting: str, *, everything: bool) -> int
         with conn.transaction(), conn.cursor(row_factory=dict_row) as cur:
             notes = cur.execute(NEXT_NOTES, asked).fetchall()
             if not notes:
-                return done
+                break
             configs = [pick_config(setting, note["content"], available) for note in notes]
             write_keywords(conn, notes, configs, keep=not everything)
             done += len(notes)
             asked["after"] = notes[-1]["id"]
+    if done:
+        forget_frequent(conn)
+    return done
 
 
 def write_keywords(
@@ -95,6 +123,7 @@ def write_keywords(
     delete_postings(conn, ids)
     write_postings(conn, terms)
     conn.execute(MARK_NOTES, (KEYWORD_VERSION, ids, list(configs)))
+    add_configs(conn, configs)
 
 
 def _make_terms(note: dict[str, Any], chunks: tuple[ChunkText, ...], config: str) -> NoteTerms:

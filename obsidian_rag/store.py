@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from psycopg.types.json import Jsonb
 
-from obsidian_rag.keywords import SEARCH_TSV
+from obsidian_rag.frequent_lexemes import add_fresh
+from obsidian_rag.keywords import SEARCH_TSV, add_configs
 from obsidian_rag.link_rows import NoteLinks, insert_links
 from obsidian_rag.models import Chunk, Note, VaultFile
 from obsidian_rag.note_dates import find_note_date
@@ -228,6 +229,8 @@ def store_notes(conn: Connection, arrivals: Sequence[Arrival], vectors: Mapping[
         gather_terms(conn, terms)
         _insert_chunks(conn, list(zip(ids, arrivals, strict=True)), vectors)
         write_postings(conn, terms)
+        add_fresh(conn, ids)
+        add_configs(conn, [read.fts_config for read in reads])
 
 
 def _insert_chunks(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from obsidian_rag.analysis import analyze_query
 from obsidian_rag.postgres import Connection
+from obsidian_rag.search.candidates import choose_candidates
 from obsidian_rag.search.compounds import split_compounds
 from obsidian_rag.search.query import Operators, read_operators
 
@@ -70,19 +71,30 @@ class KeywordResult:
         return next((hit for hit in self.hits if hit.file_path == file_path), None)
 
 
+# What the indexer recorded; in an index that it has not seen since, what the notes say.
 CONFIGS = """
-SELECT fts_config FROM notes WHERE fts_config IS NOT NULL GROUP BY fts_config ORDER BY count(*) DESC LIMIT 6
+SELECT unnest(coalesce(nullif((SELECT fts_configs FROM index_settings), '{}'), ARRAY(
+    SELECT fts_config FROM notes WHERE fts_config IS NOT NULL
+    GROUP BY fts_config ORDER BY count(*) DESC, fts_config)))
+LIMIT 6
 """
 LEXEMES = """
 SELECT c.config, v.positions[1]::int, v.lexeme
 FROM unnest(%(configs)s::text[]) AS c (config), unnest(to_tsvector(c.config::regconfig, %(words)s::text)) AS v
 """
-SCORE = """
+ALL_POSTINGS = "JOIN postings p USING (lexeme)"
+POSTINGS_OF_CANDIDATES = """
+CROSS JOIN LATERAL (
+    SELECT * FROM postings WHERE lexeme = t.lexeme AND note_id = ANY(%(candidates)s::int[])) AS p
+"""
+SCORE_HEAD = """
 WITH term AS (
     SELECT * FROM unnest(%(lexemes)s::text[], %(words)s::int[]) AS t (lexeme, word)
 ), hit AS MATERIALIZED (
     SELECT t.word, p.note_id, p.chunk_index, p.tf, p.field_tf, p.chunk_length, p.note_length
-    FROM term t JOIN postings p USING (lexeme)
+    FROM term t
+"""
+SCORE_TAIL = """
 ), note_hit AS MATERIALIZED (
     SELECT word, note_id, sum(tf) + max(field_tf) AS tf, max(note_length) AS length
     FROM hit GROUP BY word, note_id
@@ -92,15 +104,16 @@ WITH term AS (
     FROM keyword_stats
 ), word AS (
     SELECT w.word, w.optional, w.weight,
-           ln(1 + (greatest(t.chunks - coalesce(c.df, 0), 0) + 0.5) / (coalesce(c.df, 0) + 0.5))
-               * w.weight AS chunk_idf,
-           ln(1 + (greatest(t.notes - coalesce(n.df, 0), 0) + 0.5) / (coalesce(n.df, 0) + 0.5))
-               * w.weight AS note_idf,
-           coalesce(n.df, 0) AS df
-    FROM unnest(%(ids)s::int[], %(weights)s::float8[], %(optional)s::bool[]) AS w (word, weight, optional)
+           ln(1 + (greatest(t.chunks - f.chunks, 0) + 0.5) / (f.chunks + 0.5)) * w.weight AS chunk_idf,
+           ln(1 + (greatest(t.notes - f.notes, 0) + 0.5) / (f.notes + 0.5)) * w.weight AS note_idf,
+           f.notes AS df
+    FROM unnest(%(ids)s::int[], %(weights)s::float8[], %(optional)s::bool[], %(chunk_counts)s::int[],
+                %(note_counts)s::int[]) AS w (word, weight, optional, chunks, notes)
     CROSS JOIN total t
     LEFT JOIN (SELECT word, count(*) AS df FROM hit GROUP BY word) AS c USING (word)
     LEFT JOIN (SELECT word, count(*) AS df FROM note_hit GROUP BY word) AS n USING (word)
+    CROSS JOIN LATERAL (
+        SELECT coalesce(w.chunks, c.df, 0) AS chunks, coalesce(w.notes, n.df, 0) AS notes) AS f
 ), whole AS (
     SELECT greatest(sum(chunk_idf), 1e-9) AS chunk_idf, greatest(sum(note_idf), 1e-9) AS note_idf
     FROM word WHERE NOT optional OR df > 0
@@ -138,6 +151,8 @@ SELECT n.file_path, k.chunks[1], k.score, k.matched,
        (SELECT coalesce(array_agg(word), '{}') FROM word WHERE df = 0)
 FROM kept k JOIN notes n ON n.id = k.note_id ORDER BY k.score DESC, n.file_path
 """
+SCORE_ALL = f"{SCORE_HEAD}{ALL_POSTINGS}{SCORE_TAIL}"
+SCORE_CANDIDATES = f"{SCORE_HEAD}{POSTINGS_OF_CANDIDATES}{SCORE_TAIL}"
 # Asked only where no note may answer: the words may well be in notes that filters or quotes leave out.
 UNKNOWN = """
 SELECT place FROM unnest(%(words)s::int[], %(lexemes)s::text[]) AS t (place, lexeme)
@@ -298,9 +313,15 @@ def _score(
     share: float,
 ) -> tuple[tuple[KeywordHit, ...], list[int]]:
     lexemes = [(lexeme, i) for i, word in enumerate(words) for lexeme in word.lexemes]
+    chosen = None
+    if strict is None and allowed is None:
+        chosen = choose_candidates(conn, lexemes, [word.weight for word in words], also)
     rows = conn.execute(
-        SCORE,
+        SCORE_CANDIDATES if chosen else SCORE_ALL,
         {
+            "candidates": list(chosen.notes) if chosen else [],
+            "chunk_counts": list(chosen.chunk_counts) if chosen else [],
+            "note_counts": list(chosen.note_counts) if chosen else [],
             "lexemes": [lexeme for lexeme, _ in lexemes],
             "words": [i for _, i in lexemes],
             "ids": list(range(len(words))),
