@@ -62,7 +62,7 @@ def measure_first_index(lab: Lab, plan: Plan, embedder: str) -> None:
         least=True,
     )
     lab.add("index", plan, "chunks", chunks, "")
-    lab.add("index", plan, "MB of notes", vault.bytes / 1e6, "MB")
+    lab.add("index", plan, "notes on disk", vault.bytes / 1e6, "MB")
     lab.add("index", plan, "peak memory of the indexer", cost.peak, "MB", bar=MOST_MEMORY)
     lab.add("index", plan, "CPU of the indexer", cost.cpu, "s")
     lab.add("index", plan, "CPU of the database", database, "s")

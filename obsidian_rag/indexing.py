@@ -40,6 +40,7 @@ from obsidian_rag.run import Options, Run
 from obsidian_rag.safeguards import check_mass_delete, spare_empty_folders
 from obsidian_rag.search import calibration
 from obsidian_rag.vaults import VaultReader, open_vaults
+from obsidian_rag.vector_adapters import register_vectors
 
 __all__ = ["Options", "main", "run_indexer"]
 
@@ -142,9 +143,7 @@ def _prepare_database(conn: Connection, conninfo: str) -> None:
     if not ledger.take_indexer_lock(conn):
         raise IndexerBusy("Another indexer is at work on this database", "Wait until it has finished.")
     if apply_migrations(conn):
-        from pgvector.psycopg import register_vector
-
-        register_vector(conn)
+        register_vectors(conn)
     store.create_departed(conn)
 
 
