@@ -35,7 +35,7 @@ SELECT l.id, l.source_path, target_path, kind, target_name, heading, block, prop
        nullif(m.sentence, ''), said.sure::float
 FROM note_links l JOIN link_mentions m ON m.link_id = l.id
     CROSS JOIN LATERAL jsonb_each_text(m.relations) AS said (relation, sure)
-WHERE target_type = 'note' AND said.relation IS DISTINCT FROM l.relation
+WHERE target_type = 'note' AND m.relations <> '{}' AND said.relation IS DISTINCT FROM l.relation
 """
 # Of several links to the same note the one that says most; outgoing first, then by path, so that the same
 # graph always reads the same.

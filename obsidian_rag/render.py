@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any
 
 from obsidian_rag.catalog import StoredText, Topics
@@ -133,7 +133,7 @@ def fit_graph(graph: Graph, budget: int = BUDGET) -> Graph:
 
 def _count_fitting(edges: Sequence[GraphEdge], budget: int) -> int:
     ends = accumulate(len(_render_edge(edge)) + 1 for edge in edges)
-    return sum(1 for end in ends if end <= budget)
+    return sum(1 for _ in takewhile(lambda end: end <= budget, ends))
 
 
 def render_graph(graph: Graph) -> str:

@@ -12,7 +12,7 @@ from obsidian_rag.embedding import Vector
 from obsidian_rag.postgres import Connection
 
 MOST_EF_SEARCH = 1000  # pgvector's own limit
-LEAST_EF_SEARCH = 100  # recall of the HNSW graph; pgvector's 40 loses neighbours
+LEAST_EF_SEARCH = 200  # recall of the HNSW graph; pgvector's 40 loses neighbours
 # Up to so many notes a filter's rest is read whole and ordered exactly: faster than an index scan that has
 # to skip nearly everything, and it cannot come back short.
 READ_WHOLE = 2000
