@@ -35,8 +35,8 @@ IDLE_CONNECTIONS = 4  # tools run in threads; more than this at once is rare, an
 EDITIONS_FOLLOWED = 3  # of an index whose vectors change while a question is prepared
 STATEMENT_TIMEOUT = "30s"
 # A plan made once for all values looks through a list of thousands of note ids for each row; one made for
-# the list at hand hashes it: a search within 5,600 notes took 450 ms, and takes 90 so. To compile a plan takes
-# longer than any of them, and what does not fit into the memory of a sort is written to disk.
+# the list at hand hashes it: a search within 5,600 notes took 450 ms, and takes 90 so. To compile a plan
+# takes longer than any of them, and what does not fit into the memory of a sort is written to disk.
 SESSION = """
 SELECT set_config('statement_timeout', %s, false), set_config('plan_cache_mode', 'force_custom_plan', false),
        set_config('jit', 'off', false), set_config('work_mem', '32MB', false)

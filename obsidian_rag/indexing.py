@@ -198,11 +198,13 @@ def _work(run: Run) -> None:
     try:
         write_notes(run, plan.changes)
     except EmbedderError:
-        finish_links(run.conn, run.reader, before)  # what was stored until now must be whole
+        finish_links(
+            run.conn, run.reader, before, run.links_changed
+        )  # what was stored until now must be whole
         raise
     store.touch_notes(run.conn, plan.touched, compared_at)
     _delete_gone(run, plan)
-    links, resolved = finish_links(run.conn, run.reader, before)
+    links, resolved = finish_links(run.conn, run.reader, before, run.links_changed)
     run.count(links=links, links_resolved=resolved)
     if run.options.full:
         postings.repair_postings(run.conn)
@@ -229,7 +231,7 @@ def _reembed(run: Run, plan: Plan) -> None:
     run.report = told  # these notes are cut and stored anew afterwards, and then told of
     before = begin_links(run.conn, changes=True)
     _delete_gone(run, plan)
-    finish_links(run.conn, run.reader, before)
+    finish_links(run.conn, run.reader, before, run.links_changed)
     reembedding.reembed(run)
     run.reader = open_vaults(run.settings.vaults, allow_empty=run.options.allow_mass_delete)
 
@@ -271,6 +273,7 @@ def _delete_gone(run: Run, plan: Plan) -> None:
     if plan.deleted:
         run.reader.check_there()  # the walk may have been hours ago
         store.delete_notes(run.conn, plan.deleted)
+        run.links_changed = True
         run.count(notes_deleted=len(plan.deleted))
 
 

@@ -312,6 +312,7 @@ def _adopt(run: Run, note: Prepared) -> None:
     except REFUSALS as exc:
         _tell_refusal(run, note, exc)
     else:
+        run.links_changed = True
         run.count(**{"notes_renamed" if old_path else "notes_indexed": 1})
 
 
@@ -322,7 +323,7 @@ def _store(run: Run, notes: Sequence[Prepared], vectors: Mapping[bytes, Vector])
     if not notes:
         return ()
     try:
-        store.store_notes(run.conn, [note.arrival for note in notes], vectors)
+        run.links_changed |= store.store_notes(run.conn, [note.arrival for note in notes], vectors)
     except REFUSALS as exc:
         if len(notes) == 1:
             _tell_refusal(run, notes[0], exc)

@@ -75,6 +75,24 @@ def insert_links(conn: Connection, notes: Sequence[NoteLinks]) -> None:
                     copy.write_row(row)
 
 
+LINK_SIGNS = """
+SELECT source_path, target_name, kind, display_text, target_path, target_type, occurrences
+FROM note_links WHERE source_path = ANY(%s)
+"""
+
+
+def load_link_signs(conn: Connection, paths: Sequence[str]) -> set[tuple[object, ...]]:
+    """What `link_names` is made of, of the links of some notes as they are stored."""
+    return set(conn.execute(LINK_SIGNS, (list(paths),)).fetchall()) if paths else set()
+
+
+def list_link_signs(links: NoteLinks) -> Iterator[tuple[object, ...]]:
+    """The same of a note that arrives."""
+    path = links.note.file_path
+    for link, to in zip(links.note.links, links.resolutions, strict=True):
+        yield path, link.target, link.kind, link.display, to.path, to.target_type, link.count
+
+
 def _mention_rows(links: NoteLinks, ids: Sequence[int]) -> Iterator[tuple[object, ...]]:
     for m, relations in zip(links.note.mentions, links.relations, strict=True):
         yield (

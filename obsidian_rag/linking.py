@@ -27,38 +27,32 @@ FROM note_links
 """
 
 
-@dataclass(frozen=True, slots=True)
-class LinkState:
-    """What is known of the links before a run: the digest of the names by which all were resolved, None where
-    that is not known; whether the run writes any.
+def begin_links(conn: Connection, *, changes: bool, anew: bool = False) -> bytes | None:
+    """The digest of the names by which all links were resolved; None where that is not known, and where all
+    are to be resolved `anew`. Where a run changes any note it is forgotten until `finish_links`, so that a
+    run which is killed between is made up for.
     """
-
-    targets: bytes | None
-    changes: bool
-
-
-def begin_links(conn: Connection, *, changes: bool, anew: bool = False) -> LinkState:
-    """What is known of the links, nothing where all are to be resolved `anew`; where a run changes any, that
-    is forgotten until `finish_links`, so that a run which is killed between is made up for.
-    """
-    state = LinkState(None if anew else ledger.load_link_targets(conn), changes)
+    targets = None if anew else ledger.load_link_targets(conn)
     if changes:
         ledger.save_link_targets(conn, None)
-    return state
+    return targets
 
 
-def finish_links(conn: Connection, reader: VaultReader, before: LinkState) -> tuple[int, int]:
+def finish_links(
+    conn: Connection, reader: VaultReader, before: bytes | None, changed: bool
+) -> tuple[int, int]:
     """Bring note_links up to date, and the names that links give to notes; only rows that change are written.
 
     The notes of this run were written with the links as they lead by the names of the vault; where these are
-    those of the last run, no other link can lead elsewhere. Returns (links, resolved links).
+    those `before`, no other link can lead elsewhere. `changed` tells whether any note of the run links
+    otherwise than it did. Returns (links, resolved links).
     """
     strays = delete_stray_links(conn)
     aliases = load_aliases(conn)
     targets = digest_targets(reader, aliases)
     links, resolved, unknown = conn.execute(COUNT_LINKS).fetchone() or (0, 0, 0)
-    if targets == before.targets and not unknown:
-        if before.changes or strays:
+    if targets == before and not unknown:
+        if changed or strays:
             refresh_link_names(conn)
     else:
         links, resolved = _resolve_all(conn, reader, aliases)

@@ -46,6 +46,7 @@ class Run:
     recorded: EmbeddingModel | None
     table: Table
     embedder: Embedder | None = None
+    links_changed: bool = False  # of notes that were written or deleted
     report: RunReport = field(default_factory=lambda: RunReport(None, "ok"))
 
     def count(self, **steps: int) -> None:

@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 from obsidian_rag.frequent_lexemes import add_fresh
 from obsidian_rag.keywords import SEARCH_TSV, add_configs
-from obsidian_rag.link_rows import NoteLinks, insert_links
+from obsidian_rag.link_rows import NoteLinks, insert_links, list_link_signs, load_link_signs
 from obsidian_rag.models import Chunk, Note, VaultFile
 from obsidian_rag.note_dates import find_note_date
 from obsidian_rag.postgres import Connection
@@ -210,8 +210,9 @@ class Arrival:
     old_path: str | None = None
 
 
-def store_notes(conn: Connection, arrivals: Sequence[Arrival], vectors: Mapping[bytes, np.ndarray]) -> None:
-    """Replace notes with all that belongs to them, in one transaction. `vectors` has one for each hash.
+def store_notes(conn: Connection, arrivals: Sequence[Arrival], vectors: Mapping[bytes, np.ndarray]) -> bool:
+    """Replace notes with all that belongs to them, in one transaction; returns whether what they link to, and
+    by which words, is different now. `vectors` has one for each hash.
 
     A reader sees the old notes or the new ones, never a mixture.
     """
@@ -221,6 +222,7 @@ def store_notes(conn: Connection, arrivals: Sequence[Arrival], vectors: Mapping[
     with conn.transaction():
         ids = find_ids(conn, reads)
         present = [row[0] for row in conn.execute(FIND_PRESENT, {"paths": paths}).fetchall()]
+        links_before = load_link_signs(conn, present)
         if present:
             delete_notes(conn, present, [key for arrival in arrivals for key in arrival.hashes])
         insert_note_rows(conn, reads, ids)
@@ -231,6 +233,7 @@ def store_notes(conn: Connection, arrivals: Sequence[Arrival], vectors: Mapping[
         write_postings(conn, terms)
         add_fresh(conn, ids)
         add_configs(conn, [read.fts_config for read in reads])
+    return links_before != {sign for read in reads for sign in list_link_signs(read.links)}
 
 
 def _insert_chunks(

@@ -90,6 +90,21 @@ def test_where_a_name_changed_every_link_that_means_it_follows(
     assert linked.tables() == fresh.tables()
 
 
+def test_names_that_links_give_are_looked_at_again_only_where_a_link_changed(
+    linked: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[str] = []
+    refresh = linking.refresh_link_names
+    monkeypatch.setattr(linking, "refresh_link_names", lambda conn: (times.append("names"), refresh(conn)))
+    linked.vault.write("A.md", "Other text: [[B]] and [[Missing]] and ![[picture.png]] and [[Ann]]\n")
+    linked.index()
+    assert times == []
+    linked.vault.write("A.md", "[[B|the letter]] and [[Missing]] and ![[picture.png]] and [[Ann]]\n")
+    linked.index()
+    assert times == ["names"]
+    assert ("the letter", "B.md") in linked.rows("SELECT text, node FROM link_names")
+
+
 def test_a_run_that_ends_before_the_links_are_resolved_is_made_up_for_by_the_next(
     linked: Workbench, resolved: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
