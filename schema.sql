@@ -222,8 +222,7 @@ CREATE INDEX index_failures_run_idx ON index_failures (run_id);
 
 -- Indexes that are taken away while many notes come in at once; empty otherwise.
 CREATE TABLE withdrawn_indexes (
-    name TEXT PRIMARY KEY,
-    definition TEXT NOT NULL                    -- what makes it again
+    name TEXT PRIMARY KEY                       -- one of those above
 );
 
 -- Links that lead nowhere: a slip, or a note still to be written.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from obsidian_rag.errors import SchemaError
+from obsidian_rag.frequent_lexemes import add_fresh
 from obsidian_rag.keywords import write_keywords
 from obsidian_rag.link_rows import insert_links
 from obsidian_rag.models import Note
@@ -100,6 +101,7 @@ def adopt_note(conn: Connection, read: ReadNote, old_path: str | None = None) ->
         named = {"id": ids[0], "file_path": note.file_path, "title": note.title, "aliases": note.aliases}
         named["called"] = note.front_matter.get("title")
         write_keywords(conn, [named], [read.fts_config], keep=True)
+        add_fresh(conn, ids)
 
 
 def _place(note: Note, content: str, after: int) -> tuple[int | None, int | None, str, int]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from obsidian_rag.postgres import Connection
 
 FREQUENT = 1000  # chunks; fewer postings are read in a few milliseconds
-CHAMPIONS = 200  # chunks of a lexeme whose notes are kept
+CHAMPIONS = 200  # notes of a lexeme that are kept, by either measure
 MOST_CHANGE = 0.02  # of the notes written, or of the chunks come or gone, since they were counted
 
 STATE = """
@@ -22,18 +22,32 @@ SELECT k.chunks, s.counted_chunks,
            OR abs(k.chunks - s.counted_chunks) > %(share)s * s.counted_chunks
 FROM keyword_stats k CROSS JOIN index_settings s
 """
-# The share of a posting in a chunk's score, as BM25 has it with k1 = .9 and b = .4, but for the word's idf.
+# The best notes of a lexeme by what BM25 gives it, with k1 = .9 and b = .4, in their best chunk or as wholes.
 COUNT = """
+WITH mean AS (
+    SELECT greatest(chunk_length, 1)::float8 / greatest(chunks, 1) AS chunk,
+           greatest(note_length, 1)::float8 / greatest(notes, 1) AS note
+    FROM keyword_stats
+)
 INSERT INTO frequent_lexemes (lexeme, chunks, notes, champions)
 SELECT f.lexeme, f.chunks, f.notes, c.champions
 FROM (SELECT lexeme, count(*) AS chunks, count(DISTINCT note_id) AS notes
       FROM postings GROUP BY lexeme HAVING count(*) >= %(frequent)s) AS f
-CROSS JOIN (SELECT greatest(chunk_length, 1)::float8 / greatest(chunks, 1) AS mean FROM keyword_stats) AS t
 CROSS JOIN LATERAL (
-    SELECT array_agg(DISTINCT note_id) AS champions FROM (
-        SELECT note_id FROM postings p WHERE p.lexeme = f.lexeme
-        ORDER BY (tf + field_tf) / (tf + field_tf + 0.54 + 0.36 * chunk_length / t.mean) DESC, note_id
-        LIMIT %(champions)s) AS best) AS c
+    SELECT array_agg(note_id) AS champions FROM (
+        SELECT note_id, row_number() OVER (ORDER BY in_chunk DESC, note_id) AS by_chunk,
+               row_number() OVER (ORDER BY in_note DESC, note_id) AS by_note
+        FROM (SELECT note_id,
+                     max((tf + field_tf) / (tf + field_tf + 0.54 + 0.36 * chunk_length / mean.chunk))
+                         AS in_chunk,
+                     (sum(tf) + max(field_tf))
+                         / (sum(tf) + max(field_tf) + 0.54 + 0.36 * max(note_length) / mean.note) AS in_note
+              FROM postings p CROSS JOIN mean WHERE p.lexeme = f.lexeme GROUP BY note_id, mean.note) AS share
+    ) AS placed WHERE by_chunk <= %(champions)s OR by_note <= %(champions)s) AS c
+"""
+FORGET_CHAMPIONS = """
+WITH gone AS (DELETE FROM frequent_lexemes WHERE champions && %s::int[] RETURNING 1)
+UPDATE index_settings SET counted_chunks = 0 WHERE EXISTS (SELECT FROM gone)
 """
 ADD_FRESH = """
 UPDATE index_settings SET fresh_notes = fresh_notes || %s::int[] WHERE counted_chunks IS NOT NULL
@@ -45,18 +59,29 @@ def add_fresh(conn: Connection, note_ids: Sequence[int]) -> None:
     conn.execute(ADD_FRESH, (list(note_ids),))
 
 
+def forget_champions(conn: Connection, note_ids: Sequence[int]) -> None:
+    """Let words be counted anew of which a note is deleted that is among the best, in its transaction."""
+    conn.execute(FORGET_CHAMPIONS, (list(note_ids),))
+
+
 def forget_frequent(conn: Connection) -> None:
     """Let searches read all postings until they are counted again: they were made anew."""
-    conn.execute("TRUNCATE frequent_lexemes")
-    conn.execute("UPDATE index_settings SET counted_chunks = NULL, fresh_notes = '{}'")
+    with conn.transaction():
+        conn.execute("DELETE FROM frequent_lexemes")
+        conn.execute("UPDATE index_settings SET counted_chunks = NULL, fresh_notes = '{}'")
 
 
 def count_frequent(conn: Connection) -> None:
     """Count the lexemes where the index has changed by more than MOST_CHANGE since that was done."""
     row = conn.execute(STATE, {"share": MOST_CHANGE}).fetchone()
-    if row is None or row[0] < FREQUENT or (row[1] is not None and not row[2]):
+    if row is None:
         return
-    with conn.transaction():
-        conn.execute("DELETE FROM frequent_lexemes")
-        conn.execute(COUNT, {"frequent": FREQUENT, "champions": CHAMPIONS})
-        conn.execute("UPDATE index_settings SET counted_chunks = %s, fresh_notes = '{}'", (row[0],))
+    chunks, counted, has_changed = row
+    if chunks < FREQUENT:
+        if counted is not None:
+            forget_frequent(conn)
+    elif counted is None or has_changed:
+        with conn.transaction():
+            conn.execute("DELETE FROM frequent_lexemes")
+            conn.execute(COUNT, {"frequent": FREQUENT, "champions": CHAMPIONS})
+            conn.execute("UPDATE index_settings SET counted_chunks = %s, fresh_notes = '{}'", (chunks,))

@@ -227,9 +227,9 @@ def _reembed(run: Run, plan: Plan) -> None:
     a vault that is walked again, since this may have taken hours.
     """
     told = run.report
+    before = begin_links(run.conn, changes=True)
     write_notes(run, [change for change in plan.changes if change.kind == "adopted"])
     run.report = told  # these notes are cut and stored anew afterwards, and then told of
-    before = begin_links(run.conn, changes=True)
     _delete_gone(run, plan)
     finish_links(run.conn, run.reader, before, run.links_changed)
     reembedding.reembed(run)
@@ -272,7 +272,7 @@ def _make_plan(reader: VaultReader, progress: Progress, state: IndexState, optio
 def _delete_gone(run: Run, plan: Plan) -> None:
     if plan.deleted:
         run.reader.check_there()  # the walk may have been hours ago
-        store.delete_notes(run.conn, plan.deleted)
+        store.forget_notes(run.conn, plan.deleted)
         run.links_changed = True
         run.count(notes_deleted=len(plan.deleted))
 

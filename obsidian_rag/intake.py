@@ -6,6 +6,7 @@ of notes pass through all three in order.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,10 +117,11 @@ def write_notes(run: Run, changes: Sequence[Change]) -> None:
     Raises EmbedderError where no text can be embedded, with all rounds before written.
     """
     index_builds.restore_indexes(run.conn, run.progress)
+    if not changes:
+        return
     if len(changes) >= index_builds.LEAST_NOTES and not store.has_chunks(run.conn):
         index_builds.withdraw_indexes(run.conn)
-    if changes:
-        run.progress.begin("Indexing notes", len(changes))
+    run.progress.begin("Indexing notes", len(changes))
     try:
         _write_rounds(run, changes)
     finally:
@@ -144,7 +146,11 @@ def _write_rounds(run: Run, changes: Sequence[Change]) -> None:
                 while len(embedding) > ROUNDS_AHEAD or (embedding and embedding[0].is_ready):
                     _finish_round(run, embedding.popleft(), pace)
                 if time.monotonic() > until:
+                    until = math.inf
                     index_builds.restore_indexes(run.conn, run.progress)
+                    run.progress.begin(
+                        "Indexing notes", len(changes) - run.report.notes_indexed - run.report.notes_renamed
+                    )
             while embedding:
                 _finish_round(run, embedding.popleft(), pace)
         except EmbedderError:

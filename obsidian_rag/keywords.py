@@ -47,6 +47,10 @@ FROM unnest(%s::int[], %s::text[]) AS u (id, config) WHERE notes.id = u.id
 """
 
 
+# One that needs quotes or its schema's name is none: its name is written with each note and query.
+PLAIN_CONFIGS = """
+SELECT cfgname FROM pg_ts_config WHERE pg_ts_config_is_visible(oid) AND quote_ident(cfgname) = cfgname
+"""
 # The commonest first.
 RECORD_CONFIGS = """
 UPDATE index_settings SET fts_configs = ARRAY(
@@ -72,8 +76,8 @@ def add_configs(conn: Connection, names: Iterable[str]) -> None:
 
 
 def list_configs(conn: Connection) -> frozenset[str]:
-    """The text search configurations the database has."""
-    return frozenset(row[0] for row in conn.execute("SELECT cfgname FROM pg_ts_config").fetchall())
+    """The text search configurations that the database has under a plain name."""
+    return frozenset(row[0] for row in conn.execute(PLAIN_CONFIGS).fetchall())
 
 
 def pick_config(setting: str, text: str, available: frozenset[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -81,9 +81,9 @@ FROM note_links WHERE source_path = ANY(%s)
 """
 
 
-def load_link_signs(conn: Connection, paths: Sequence[str]) -> set[tuple[object, ...]]:
+def load_link_signs(conn: Connection, paths: Sequence[str]) -> Counter[tuple[object, ...]]:
     """What `link_names` is made of, of the links of some notes as they are stored."""
-    return set(conn.execute(LINK_SIGNS, (list(paths),)).fetchall()) if paths else set()
+    return Counter(conn.execute(LINK_SIGNS, (list(paths),)).fetchall() if paths else ())
 
 
 def list_link_signs(links: NoteLinks) -> Iterator[tuple[object, ...]]:

@@ -55,6 +55,7 @@ def finish_links(
         if changed or strays:
             refresh_link_names(conn)
     else:
+        ledger.save_link_targets(conn, None)  # until all of it is done
         links, resolved = _resolve_all(conn, reader, aliases)
         refresh_link_names(conn)
     ledger.save_link_targets(conn, targets)

@@ -222,7 +222,7 @@ def _swap(run: Run, embedder: Embedder, left_out: Sequence[str], reused: int) ->
     run.progress.say(f"All texts are embedded; their index is built, then search changes to {model}.")
     with conn.transaction():
         vector_swap.keep_writers_out(conn)
-        store.delete_notes(conn, left_out)
+        store.forget_notes(conn, left_out)
         rows = vector_swap.build_next(conn, model.dimensions, run.warn)
         conn.execute(CUT_ANEW)
         chunks, _ = ledger.load_calibration(conn)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from psycopg.types.json import Jsonb
 
-from obsidian_rag.frequent_lexemes import add_fresh
+from obsidian_rag.frequent_lexemes import add_fresh, forget_champions
 from obsidian_rag.keywords import SEARCH_TSV, add_configs
 from obsidian_rag.link_rows import NoteLinks, insert_links, list_link_signs, load_link_signs
 from obsidian_rag.models import Chunk, Note, VaultFile
@@ -233,7 +234,7 @@ def store_notes(conn: Connection, arrivals: Sequence[Arrival], vectors: Mapping[
         write_postings(conn, terms)
         add_fresh(conn, ids)
         add_configs(conn, [read.fts_config for read in reads])
-    return links_before != {sign for read in reads for sign in list_link_signs(read.links)}
+    return links_before != Counter(sign for read in reads for sign in list_link_signs(read.links))
 
 
 def _insert_chunks(
@@ -287,15 +288,23 @@ def _note_row(note_id: int, read: ReadNote) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def delete_notes(conn: Connection, paths: Sequence[str], staying: Sequence[bytes] = ()) -> None:
+def delete_notes(conn: Connection, paths: Sequence[str], staying: Sequence[bytes] = ()) -> list[int]:
     """Remove notes with all that belongs to them, each whole, in one transaction. `staying` are the hashes of
-    chunks that this transaction puts in again.
+    chunks that this transaction puts in again. Returns the ids that the notes had.
     """
     with conn.transaction():
         _delete_rows(conn, paths, staying)
-        ids = conn.execute("SELECT id FROM notes WHERE file_path = ANY(%s)", (list(paths),)).fetchall()
-        delete_postings(conn, [row[0] for row in ids])
+        rows = conn.execute("SELECT id FROM notes WHERE file_path = ANY(%s)", (list(paths),)).fetchall()
+        ids = [row[0] for row in rows]
+        delete_postings(conn, ids)
         conn.execute("DELETE FROM notes WHERE file_path = ANY(%s)", (list(paths),))
+    return ids
+
+
+def forget_notes(conn: Connection, paths: Sequence[str]) -> None:
+    """Remove notes for good, in one transaction."""
+    with conn.transaction():
+        forget_champions(conn, delete_notes(conn, paths))
 
 
 DELETE_CHUNKS = """

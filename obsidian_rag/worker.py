@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 5.0  # seconds for what is at work when it is stopped
+PATIENCE = 1.0  # seconds for what is at work when it is stopped
 
 
 class Worker:

@@ -94,3 +94,68 @@ def test_an_index_of_few_chunks_counts_none(bench: Workbench) -> None:
     bench.index()
     assert count_frequent(bench) == 0
     assert bench.found("pump", "keyword") == ["A.md"]
+
+
+def test_a_word_whose_best_notes_are_deleted_is_counted_anew(
+    busy: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frequent_lexemes, "CHAMPIONS", 2)
+    busy.index(full=True)
+    monkeypatch.setattr(frequent_lexemes, "MOST_CHANGE", 0.5)
+    for (path,) in busy.rows(
+        "SELECT file_path FROM notes WHERE id = ANY(SELECT unnest(champions) FROM frequent_lexemes"
+        " WHERE lexeme = 'pump')"
+    ):
+        busy.vault.delete(path)
+    busy.index()
+    assert len(answers(busy, "pump")) >= 2
+
+
+def test_one_note_of_many_chunks_does_not_take_all_places(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frequent_lexemes, "FREQUENT", 5)
+    monkeypatch.setattr(frequent_lexemes, "CHAMPIONS", 5)
+    monkeypatch.setattr(candidates, "MOST_POSTINGS", 10)
+    sections = "".join(f"## Day {day}\n\nAbout the pump.\n\n" for day in range(30))
+    bench.vault.write("Pump log.md", sections)
+    for number in range(12):
+        bench.vault.write(f"Note {number}.md", f"The pump of house {number}.\n")
+    bench.index()
+    assert len(answers(bench, "pump")) >= 5
+
+
+def test_an_index_that_shrinks_below_the_bound_forgets_what_was_counted(busy: Workbench) -> None:
+    assert count_frequent(busy) > 0
+    for number in range(4, 40):
+        busy.vault.delete(f"Note {number}.md")
+    for number in range(4):
+        busy.vault.write(f"Note {number}.md", "pump\n")
+    busy.index(allow_mass_delete=True)
+    assert count_frequent(busy) == 0
+    assert {path for path, _ in answers(busy, "pump")} == {f"Note {number}.md" for number in range(4)}
+
+
+def test_a_rare_form_of_a_frequent_word_is_found_all_the_same(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frequent_lexemes, "FREQUENT", 5)
+    monkeypatch.setattr(frequent_lexemes, "CHAMPIONS", 2)
+    monkeypatch.setattr(candidates, "MOST_POSTINGS", 3)
+    english = "The universities and the people of the town have a long history together, and it is told here"
+    for number in range(12):
+        bench.vault.write(f"English {number}.md", f"{english}, {number} times. {'university ' * number}\n")
+    bench.vault.write(
+        "Deutsch.md",
+        "Die Geschichte der Stadt und ihrer Menschen ist lang und wird hier an der University erzählt.\n",
+    )
+    bench.index()
+    assert "Deutsch.md" in [path for path, _ in answers(bench, "university")]
+
+
+def test_the_counts_give_way_while_somebody_reads_them(busy: Workbench) -> None:
+    import psycopg
+
+    with psycopg.connect(busy.database_url) as reader:
+        reader.execute("SELECT count(*) FROM frequent_lexemes")
+        assert busy.index(full=True).status == "ok"

@@ -105,6 +105,18 @@ def test_names_that_links_give_are_looked_at_again_only_where_a_link_changed(
     assert ("the letter", "B.md") in linked.rows("SELECT text, node FROM link_names")
 
 
+def test_a_link_that_stands_less_often_gives_its_name_less_often(
+    linked: Workbench, new_bench: Callable[[VaultFolder], Workbench]
+) -> None:
+    linked.vault.write("A.md", "[[B#x]] and [[B#y]] and [[Ann]]\n")
+    linked.index()
+    linked.vault.write("A.md", "[[B#x]] and [[Ann]]\n")
+    linked.index()
+    fresh = new_bench(linked.vault)
+    fresh.index()
+    assert linked.tables() == fresh.tables()
+
+
 def test_a_run_that_ends_before_the_links_are_resolved_is_made_up_for_by_the_next(
     linked: Workbench, resolved: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +16,9 @@ from obsidian_rag.doctor.examination import Examination, Patient
 from obsidian_rag.doctor.report import Finding, fail, ok, skip, warn
 from obsidian_rag.errors import SettingsError
 from obsidian_rag.ledger import load_reembedding, load_settings_row
-from obsidian_rag.migrate import check_schema, load_migrations, sql_folder
+from obsidian_rag.migrate import check_schema, load_migrations
 from obsidian_rag.postgres import Connection, check_server, connect, describe, locate, pgvector_version
+from obsidian_rag.schema_text import list_indexes, list_tables
 from obsidian_rag.search.vector import explain_nearest
 from obsidian_rag.vector_column import CREATE_VECTOR_INDEX, VECTOR_INDEX, name_vector_index, vector_dimensions
 
@@ -27,14 +27,6 @@ START_PATIENCE = 300.0  # an embedded server that was killed may recover for min
 FULL_SCAN_CHUNKS = 5000  # up to so many, reading all chunks may well be quicker than the vector index
 LEAST_FREE = 200_000_000  # bytes, under which a run of the indexer is likely to fail
 PSQL = 'Run: obsidian-rag psql --write -- -c "{}"'
-
-TABLES = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
-INDEXES = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+) ON (\w+)[^;]*;", re.MULTILINE)
-
-
-def list_tables() -> list[str]:
-    """The tables of the schema."""
-    return TABLES.findall((sql_folder() / "schema.sql").read_text(encoding="utf-8"))
 
 
 def check_connection(patient: Patient) -> Finding:
@@ -114,8 +106,7 @@ WHERE i.indrelid = ANY(SELECT to_regclass(name) FROM unnest(%s::text[]) AS name)
 def check_indexes(patient: Patient) -> list[Finding]:
     """Whether every index of the schema is there and valid."""
     conn, tables = patient.database, list_tables()
-    text = (sql_folder() / "schema.sql").read_text(encoding="utf-8")
-    wanted = {match.group(1): match.group() for match in INDEXES.finditer(text)}
+    wanted = list_indexes()
     present = {row[0] for row in conn.execute(PRESENT_INDEXES, (tables,)).fetchall()}
     found = [
         fail(
@@ -124,10 +115,8 @@ def check_indexes(patient: Patient) -> list[Finding]:
         for name, table in conn.execute(BROKEN_INDEXES, (tables,)).fetchall()
     ]
     for name in sorted(set(wanted) - present):
-        statement = _vector_index(conn) if name == VECTOR_INDEX else " ".join(wanted[name].split())
-        found.append(
-            fail(f"The index {name} is missing, so searches are slow", PSQL.format(statement.rstrip(";")))
-        )
+        statement = _vector_index(conn) if name == VECTOR_INDEX else wanted[name]
+        found.append(fail(f"The index {name} is missing, so searches are slow", PSQL.format(statement)))
     return found or [ok(f"all {len(wanted)} indexes are there and valid")]
 
 

@@ -1,13 +1,13 @@
 """The notes worth scoring for a query with words that very many chunks hold.
 
-All notes with its rarer words, the best ones first, and of its frequent words the notes that say most of
-them; see `frequent_lexemes`. A note that is left out has nothing but frequent words of the query, and little
-of these: what BM25 gives for them is below what it gives to the notes that are kept.
+The best notes by its rarer words, and of each frequent word the notes that say most of it; see
+`frequent_lexemes`. A note that is left out has but frequent words of the query, and of none of them as much
+as 200 others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from obsidian_rag.postgres import Connection
@@ -16,7 +16,7 @@ MOST_POSTINGS = 5_000  # of the frequent words of a query, which are read whole
 MOST_CANDIDATES = 500
 
 FREQUENT = """
-SELECT t.word, f.chunks, f.notes, f.champions
+SELECT t.word, t.lexeme, f.chunks, f.notes, f.champions
 FROM unnest(%(lexemes)s::text[], %(words)s::int[]) AS t (lexeme, word)
 JOIN frequent_lexemes f USING (lexeme)
 """
@@ -68,15 +68,17 @@ def choose_candidates(
     """
     asked = {"lexemes": [lexeme for lexeme, _ in lexemes], "words": [word for _, word in lexemes]}
     chunks, notes = [0] * len(weights), [0] * len(weights)
-    champions: dict[int, set[int]] = {}
-    for word, in_chunks, in_notes, best in conn.execute(FREQUENT, asked).fetchall():
-        chunks[word] += in_chunks
-        notes[word] += in_notes
-        champions.setdefault(word, set()).update(best)
-    left_out = _leave_out(chunks)
+    frequent = conn.execute(FREQUENT, asked).fetchall()
+    left_out = _leave_out({row[1]: row[2] for row in frequent})
     if not left_out:
         return None
-    whole = [(lexeme, word) for lexeme, word in lexemes if word not in left_out]
+    champions: set[int] = set()
+    for word, lexeme, in_chunks, in_notes, best in frequent:
+        if lexeme in left_out:
+            chunks[word] += in_chunks
+            notes[word] += in_notes
+            champions.update(best)
+    whole = [(lexeme, word) for lexeme, word in lexemes if lexeme not in left_out]
     rows = conn.execute(
         BEST,
         {
@@ -87,18 +89,18 @@ def choose_candidates(
         },
     ).fetchall()
     for word, in_chunks, in_notes, _ in rows:
-        chunks[word], notes[word] = in_chunks, in_notes
-    found = set(rows[0][3]) if rows else set()
-    found.update(*(champions[word] for word in left_out))
+        chunks[word] += in_chunks
+        notes[word] += in_notes
+    found = champions.union(rows[0][3] if rows else ())
     found.update(row[0] for row in conn.execute(ALWAYS, (list(also),)).fetchall())
     return Candidates(tuple(sorted(found)), tuple(chunks), tuple(notes))
 
 
-def _leave_out(chunks: Sequence[int]) -> set[int]:
-    """The most frequent words, beyond those of which MOST_POSTINGS are read."""
+def _leave_out(chunks: Mapping[str, int]) -> set[str]:
+    """The most frequent lexemes, beyond those of which MOST_POSTINGS are read."""
     left_out, postings = set(), 0
-    for word in sorted((word for word, count in enumerate(chunks) if count), key=lambda w: (chunks[w], w)):
-        postings += chunks[word]
+    for lexeme in sorted(chunks, key=lambda lexeme: (chunks[lexeme], lexeme)):
+        postings += chunks[lexeme]
         if postings > MOST_POSTINGS:
-            left_out.add(word)
+            left_out.add(lexeme)
     return left_out
