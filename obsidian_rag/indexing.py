@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -73,8 +73,7 @@ def run_indexer(
     if options.dry_run:
         return _finish(_dry_run(settings, options, progress, reader), started)
     conninfo = locate(settings, create=True)
-    with mapped_errors(conninfo), connect(conninfo) as conn:
-        _prepare_database(conn, conninfo)
+    with mapped_errors(conninfo), connect(conninfo) as conn, _prepared(conn, conninfo):
         run_id = ledger.start_run(conn)
         run: Run | None = None
         try:
@@ -136,6 +135,17 @@ def _record_attempt(settings: Settings, exc: VaultError) -> None:
             with connect(locate(settings)) as conn:
                 check_schema(conn)
                 ledger.record_attempt(conn, hide_passwords(_describe(exc), settings))
+
+
+@contextmanager
+def _prepared(conn: Connection, conninfo: str) -> Iterator[None]:
+    """The database at this program's schema, with no other indexer at work on it."""
+    _prepare_database(conn, conninfo)
+    try:
+        yield
+    finally:
+        with suppress(psycopg.Error):
+            ledger.release_indexer_lock(conn)
 
 
 def _prepare_database(conn: Connection, conninfo: str) -> None:

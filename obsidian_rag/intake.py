@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import psycopg
@@ -105,7 +105,7 @@ class Round:
 class Pace:
     """How many chunks a round has, by what the embedder makes in ROUND_SECONDS."""
 
-    size: int = LEAST_ROUND
+    size: int = field(default_factory=lambda: LEAST_ROUND)
 
     def adapt(self, chunks: int, seconds: float) -> None:
         self.size = round(min(max(ROUND_SECONDS * chunks / max(seconds, 1e-3), LEAST_ROUND), MOST_ROUND))

@@ -71,6 +71,11 @@ def take_indexer_lock(conn: Connection) -> bool:
     return bool(row and row[0])
 
 
+def release_indexer_lock(conn: Connection) -> None:
+    """Let another indexer begin. The server would do so too, but only once it has ended the session."""
+    conn.execute("SELECT pg_advisory_unlock(%s)", (INDEXER_LOCK,))
+
+
 INDEXER_AT_WORK = """
 SELECT EXISTS (
     SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
@@ -247,3 +252,4 @@ def record_attempt(conn: Connection, error: str) -> None:
         return
     with conn.transaction():
         finish_run(conn, RunReport(start_run(conn), "failed"), error)
+    release_indexer_lock(conn)

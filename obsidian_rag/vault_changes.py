@@ -93,6 +93,8 @@ def concerns(change: Change, path: str, roots: Sequence[Path]) -> bool:
     parts = _split(path, roots)
     if len(parts) == 2 and parts[0].startswith(".") and parts[1] == SETTINGS_FILE:
         return True
+    if len(parts) == 1 and parts[0].startswith(".") and change is Change.added:
+        return Path(path).is_dir()  # what was in it before it was watched is not told of
     if any(part.startswith(".") for part in parts):
         return False
     return path.lower().endswith(".md") or change is not Change.modified

@@ -202,7 +202,7 @@ def test_the_variables_of_a_shared_configuration_are_filled_in(machine: Machine)
         ("/usr/bin/python3 -m obsidian_rag.mcp_server", True),
         ("sh -c 'exec obsidian-rag serve'", True),
         ("C:/x/obsidian-rag.exe serve", True),
-        (f"python {Path(__file__).parent.parent / 'server.py'}", True),
+        (f"python {shlex.quote(str(Path(__file__).parent.parent / 'server.py'))}", True),
         ("obsidian-rag index", False),
         ("python /other/server.py", False),
         ("npx obsidian-rag-other serve", False),

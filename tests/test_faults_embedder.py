@@ -28,7 +28,8 @@ Tables = dict[str, list[tuple[Any, ...]]]
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two notes a round, and retries without their pauses."""
-    monkeypatch.setattr(intake, "ROUND_SIZE", 6)
+    monkeypatch.setattr(intake, "LEAST_ROUND", 6)
+    monkeypatch.setattr(intake, "MOST_ROUND", 6)
     monkeypatch.setattr(Patience, "pause", lambda self, attempt, started: attempt < self.tries)
 
 
