@@ -384,3 +384,12 @@ def test_a_run_is_told_in_a_line_and_nothing_of_one_that_changed_nothing() -> No
     report = RunReport(1, "ok", notes_indexed=2, notes_deleted=1, chunks_embedded=3, seconds=0.84)
     assert summarize(report) == "Notes: 2 indexed, 1 deleted; 3 texts embedded, 0.8 s."
     assert summarize(RunReport(1, "ok", notes_seen=9, notes_unchanged=9)) == ""
+
+
+def test_a_new_folder_of_settings_is_looked_into(tmp_path: Path) -> None:
+    """What was in it before it was watched is not told of."""
+    (tmp_path / ".obsidian").mkdir()
+    (tmp_path / ".hidden.md").touch()
+    assert concerns(Change.added, str(tmp_path / ".obsidian"), [tmp_path])
+    assert not concerns(Change.added, str(tmp_path / ".hidden.md"), [tmp_path])
+    assert not concerns(Change.modified, str(tmp_path / ".obsidian"), [tmp_path])
