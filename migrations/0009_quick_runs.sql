@@ -30,23 +30,3 @@ BEGIN
     END IF;
 END
 $$;
-
--- An index of vectors that was made in the meantime holds them as halfvec too.
-DO $$
-DECLARE
-    definition TEXT := pg_get_indexdef(to_regclass('documents_embedding_idx'));
-    dimensions INTEGER := (SELECT atttypmod FROM pg_attribute
-        WHERE attrelid = 'documents'::regclass AND attname = 'embedding');
-BEGIN
-    IF definition IS NOT NULL AND dimensions > 0 AND definition NOT LIKE '%halfvec% WHERE %' THEN
-        -- An index that outgrows its memory while it is built takes three times as long, and worker processes
-        -- share memory that a container may not have.
-        PERFORM set_config('maintenance_work_mem', '256MB', true)
-        WHERE pg_size_bytes(current_setting('maintenance_work_mem')) < pg_size_bytes('256MB');
-        PERFORM set_config('max_parallel_maintenance_workers', '0', true);
-        DROP INDEX documents_embedding_idx;
-        EXECUTE format('CREATE INDEX documents_embedding_idx ON documents USING hnsw'
-            ' ((embedding::halfvec(%s)) halfvec_cosine_ops) WHERE NOT repeated', dimensions);
-    END IF;
-END
-$$;

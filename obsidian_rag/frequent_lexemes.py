@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from obsidian_rag.postgres import Connection
+from obsidian_rag.postings import K1, B
 
 FREQUENT = 1000  # chunks; fewer postings are read in a few milliseconds
 CHAMPIONS = 200  # notes of a lexeme that are kept, by either measure
@@ -22,7 +23,7 @@ SELECT k.chunks, s.counted_chunks,
            OR abs(k.chunks - s.counted_chunks) > %(share)s * s.counted_chunks
 FROM keyword_stats k CROSS JOIN index_settings s
 """
-# The best notes of a lexeme by what BM25 gives it, with k1 = .9 and b = .4, in their best chunk or as wholes.
+# The best notes of a lexeme by what BM25 gives it in their best chunk or as wholes.
 COUNT = """
 WITH mean AS (
     SELECT greatest(chunk_length, 1)::float8 / greatest(chunks, 1) AS chunk,
@@ -38,10 +39,10 @@ CROSS JOIN LATERAL (
         SELECT note_id, row_number() OVER (ORDER BY in_chunk DESC, note_id) AS by_chunk,
                row_number() OVER (ORDER BY in_note DESC, note_id) AS by_note
         FROM (SELECT note_id,
-                     max((tf + field_tf) / (tf + field_tf + 0.54 + 0.36 * chunk_length / mean.chunk))
-                         AS in_chunk,
-                     (sum(tf) + max(field_tf))
-                         / (sum(tf) + max(field_tf) + 0.54 + 0.36 * max(note_length) / mean.note) AS in_note
+                     max((tf + field_tf) / (tf + field_tf
+                         + %(k1)s * (1 - %(b)s + %(b)s * chunk_length / mean.chunk))) AS in_chunk,
+                     (sum(tf) + max(field_tf)) / (sum(tf) + max(field_tf)
+                         + %(k1)s * (1 - %(b)s + %(b)s * max(note_length) / mean.note)) AS in_note
               FROM postings p CROSS JOIN mean WHERE p.lexeme = f.lexeme GROUP BY note_id, mean.note) AS share
     ) AS placed WHERE by_chunk <= %(champions)s OR by_note <= %(champions)s) AS c
 """
@@ -83,5 +84,5 @@ def count_frequent(conn: Connection) -> None:
     elif counted is None or has_changed:
         with conn.transaction():
             conn.execute("DELETE FROM frequent_lexemes")
-            conn.execute(COUNT, {"frequent": FREQUENT, "champions": CHAMPIONS})
+            conn.execute(COUNT, {"frequent": FREQUENT, "champions": CHAMPIONS, "k1": K1, "b": B})
             conn.execute("UPDATE index_settings SET counted_chunks = %s, fresh_notes = '{}'", (chunks,))

@@ -19,6 +19,11 @@ KEYWORD_VERSION = 3
 NAME_WEIGHT = 3
 HEADING_WEIGHT = 1
 
+# Robertson and Zaragoza give 1.2 to 2 and .5 to .8 for long documents; chunks and notes of a few hundred
+# words saturate sooner and vary less. Measured flat around these on five collections.
+K1 = 0.9
+B = 0.4
+
 # The words of chunks on their way into the index; each text is parsed once, as it comes.
 ARRIVING_TERMS = """
 DROP TABLE IF EXISTS pg_temp.arriving_terms;

@@ -19,7 +19,7 @@ from ollama_double import OllamaDouble
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from obsidian_rag import config, embedded
+from obsidian_rag import config, embedded, intake
 from obsidian_rag.config import Settings, parse_vaults
 from obsidian_rag.indexing import Options, run_indexer
 from obsidian_rag.migrate import apply_migrations
@@ -267,3 +267,10 @@ def new_bench(
 ) -> Callable[[VaultFolder], Workbench]:
     """Makes further workbenches, each with a database of its own."""
     return lambda vault: Workbench(vault, new_database(migrated), ollama)
+
+
+@pytest.fixture
+def two_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds of two notes of three chunks each, so that a few notes are several rounds."""
+    monkeypatch.setattr(intake, "LEAST_ROUND", 6)
+    monkeypatch.setattr(intake, "MOST_ROUND", 6)

@@ -36,7 +36,7 @@ from fault_bench import (
 from ollama_double import Hold, OllamaDouble
 from own_postgres import OwnPostgres
 
-from obsidian_rag import embedded, intake
+from obsidian_rag import embedded
 from obsidian_rag.errors import DatabaseError, DatabaseUnavailable
 from obsidian_rag.migrate import apply_migrations
 from obsidian_rag.postgres import connect
@@ -75,12 +75,6 @@ def own_bench(
         return Workbench(folder, made[-1], ollama)
 
     return make
-
-
-@pytest.fixture
-def two_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "LEAST_ROUND", 6)
-    monkeypatch.setattr(intake, "MOST_ROUND", 6)
 
 
 # --- restarts and drops ------------------------------------------------------------------------------

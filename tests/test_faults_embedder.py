@@ -13,7 +13,6 @@ from conftest import DIMENSIONS, VaultFolder, Workbench, create_database, drop_d
 from fault_bench import find_drift, write_notes
 from ollama_double import Hold, OllamaDouble
 
-from obsidian_rag import intake
 from obsidian_rag.embedding.patience import Patience
 from obsidian_rag.errors import EmbedderError
 
@@ -26,10 +25,8 @@ Tables = dict[str, list[tuple[Any, ...]]]
 
 
 @pytest.fixture(autouse=True)
-def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_steps(two_a_round: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two notes a round, and retries without their pauses."""
-    monkeypatch.setattr(intake, "LEAST_ROUND", 6)
-    monkeypatch.setattr(intake, "MOST_ROUND", 6)
     monkeypatch.setattr(Patience, "pause", lambda self, attempt, started: attempt < self.tries)
 
 

@@ -30,7 +30,7 @@ from fault_bench import (
 )
 from ollama_double import Hold
 
-from obsidian_rag import intake, vault
+from obsidian_rag import vault
 from obsidian_rag.config import parse_vaults
 from obsidian_rag.errors import VaultError
 from obsidian_rag.models import RunReport
@@ -64,12 +64,6 @@ def while_embedding(bench: Workbench, after: int = 1) -> Iterator[Callable[[], R
     finally:
         held.release.set()
         thread.join(120)
-
-
-@pytest.fixture
-def two_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "LEAST_ROUND", 6)
-    monkeypatch.setattr(intake, "MOST_ROUND", 6)
 
 
 # --- vanishing ---------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from obsidian_rag.analysis import analyze, list_keys, list_trigrams, strip_exten
 from obsidian_rag.keywords import refresh_keywords
 from obsidian_rag.naming import list_parts
 from obsidian_rag.postgres import connect
-from obsidian_rag.postings import HEADING_WEIGHT, NAME_WEIGHT
-from obsidian_rag.search.keyword import K1, NOTE_SHARE, B, search_keywords
+from obsidian_rag.postings import HEADING_WEIGHT, K1, NAME_WEIGHT, B
+from obsidian_rag.search.keyword import NOTE_SHARE, search_keywords
 
 SIMPLE = {"fts_config": "simple"}  # a configuration whose lexemes Python can compute: words in lower case
 WORDS = [

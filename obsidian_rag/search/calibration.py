@@ -25,7 +25,7 @@ from obsidian_rag.analysis import analyze_query
 from obsidian_rag.embedding import Vector
 from obsidian_rag.models import Calibration
 from obsidian_rag.postgres import Connection
-from obsidian_rag.search.keyword import K1, B
+from obsidian_rag.postings import K1, B
 from obsidian_rag.store import as_array
 
 QUESTIONS = 200

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from obsidian_rag.postgres import Connection
+from obsidian_rag.postings import K1, B
 
 MOST_POSTINGS = 5_000  # of the frequent words of a query, which are read whole
 MOST_CANDIDATES = 500
@@ -41,7 +42,7 @@ SELECT word, chunks, notes, ARRAY(
     SELECT note_id FROM note_hit h JOIN word w USING (word) CROSS JOIN total t
     GROUP BY note_id
     ORDER BY sum(h.weight * ln(1 + (greatest(t.notes - w.notes, 0) + 0.5) / (w.notes + 0.5))
-        * h.tf / (h.tf + 0.54 + 0.36 * h.length / t.mean)) DESC, note_id
+        * h.tf / (h.tf + %(k1)s * (1 - %(b)s + %(b)s * h.length / t.mean))) DESC, note_id
     LIMIT %(most)s)
 FROM word
 """
@@ -86,6 +87,8 @@ def choose_candidates(
             "words": [word for _, word in whole],
             "weights": [weights[word] for _, word in whole],
             "most": MOST_CANDIDATES,
+            "k1": K1,
+            "b": B,
         },
     ).fetchall()
     for word, in_chunks, in_notes, _ in rows:

@@ -14,14 +14,11 @@ from dataclasses import dataclass
 
 from obsidian_rag.analysis import analyze_query
 from obsidian_rag.postgres import Connection
+from obsidian_rag.postings import K1, B
 from obsidian_rag.search.candidates import choose_candidates
 from obsidian_rag.search.compounds import split_compounds
 from obsidian_rag.search.query import Operators, read_operators
 
-# Robertson and Zaragoza give 1.2 to 2 and .5 to .8 for long documents; chunks and notes of a few hundred
-# words saturate sooner and vary less. Measured flat around these on five collections.
-K1 = 0.9
-B = 0.4
 # Half whole note, half best chunk: the note finds what no chunk says alone, the chunk what a long note
 # buries. Either alone is worse by up to .01 nDCG@10.
 NOTE_SHARE = 0.5
