@@ -191,13 +191,14 @@ def load_note(conn: Connection, file_path: str) -> StoredText:
 
 # Of several vaults each path starts with the vault's name; the folders below it are the topics.
 TOPICS = """
-WITH levels AS (
-    SELECT CASE WHEN (SELECT cardinality(vaults) FROM index_settings) > 1 THEN 2 ELSE 1 END AS n),
-chunks AS (SELECT file_path, count(*) AS chunks FROM documents GROUP BY file_path)
-SELECT array_to_string((names[:cardinality(names) - 1])[:levels.n], '/') AS topic, count(*),
-       coalesce(sum(chunks), 0)::int
-FROM notes CROSS JOIN levels CROSS JOIN string_to_array(file_path, '/') AS names
-LEFT JOIN chunks USING (file_path)
+SELECT CASE WHEN vaults > 1 AND second <> '' THEN top || '/' || second ELSE top END AS topic,
+       count(*), sum(chunks)::int
+FROM (SELECT CASE WHEN strpos(file_path, '/') > 0 THEN split_part(file_path, '/', 1) ELSE '' END AS top,
+             CASE WHEN split_part(file_path, '/', 3) <> '' THEN split_part(file_path, '/', 2) ELSE '' END
+                 AS second,
+             chunks
+      FROM notes) AS folder
+CROSS JOIN (SELECT coalesce((SELECT cardinality(vaults) FROM index_settings), 1) AS vaults) AS v
 GROUP BY topic ORDER BY topic
 """
 

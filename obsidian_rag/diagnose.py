@@ -13,6 +13,7 @@ from obsidian_rag.index_reader import IndexReader
 from obsidian_rag.link_effects import explain_links, list_named
 from obsidian_rag.postgres import Connection
 from obsidian_rag.prior_effects import explain_priors, list_priors
+from obsidian_rag.search.facts import load_facts
 from obsidian_rag.search.filters import find_allowed, find_exclude
 from obsidian_rag.search.fusion import Fused, is_certain, order_text, rank_calibrated, score_calibrated
 from obsidian_rag.search.keyword import read_words, search_keywords
@@ -136,7 +137,8 @@ def _retrieve_all(
         near.sort(key=lambda hit: (-hit.cosine, hit.file_path))
     keyword, names = retrieved.keyword, retrieved.names
     if request.mode != "vector" and "keyword" not in request.without:
-        keyword = search_keywords(conn, request.query, EVERY, allowed=allowed, without=request.without)
+        facts = load_facts(conn)
+        keyword = search_keywords(conn, facts, request.query, EVERY, allowed=allowed, without=request.without)
     if request.mode != "vector" and "names" not in request.without:
         names = find_names(conn, request.query, EVERY, keyword, allowed)
     links = retrieved.links

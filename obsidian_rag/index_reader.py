@@ -121,6 +121,15 @@ class IndexReader:
         finally:
             self._give_back(conn)
 
+    def run_in_transaction(self, work: Callable[[Connection], Result]) -> Result:
+        """As `run`, with all statements of `work` looking at one state of the index."""
+
+        def run_whole(conn: Connection) -> Result:
+            with conn.transaction():
+                return work(conn)
+
+        return self.run(run_whole)
+
     def embed_query(self, text: str) -> Vector:
         """The query's vector. Raises what `embed_queries` raises, and EmbeddingRejected."""
         return only(self.embed_queries([text]))

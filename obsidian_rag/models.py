@@ -199,7 +199,8 @@ class LinkStep:
 class Hit:
     """One chunk of an answer. `ranks` gives the rank, from 1, that each retriever gave it; `neighbor` marks
     a chunk that stands beside a hit and was not found itself (its score is 0.0).
-    `linked_by` is the way by links from what the query names.
+    `linked_by` is the way by links from what the query names. `date` is the day the note is about, as
+    2025-09-30: of its properties or name, else of its last change.
     """
 
     file_path: str
@@ -214,6 +215,7 @@ class Hit:
     ranks: dict[str, int] = field(default_factory=dict)
     evidence: str = ""
     linked_by: tuple[LinkStep, ...] = ()
+    date: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ CONNECT_TIMEOUT = 10  # seconds; a host that drops packets must not hang a tool 
 KEEPALIVES = {"keepalives": 1, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 MINIMUM_SERVER = 150000
 MINIMUM_PGVECTOR = (0, 7)
+LEAST_EF_SEARCH = 200  # recall of the HNSW graph; pgvector's 40 loses neighbours
 
 
 def locate(settings: Settings, create: bool = False, *, read_only: bool = False) -> str:
@@ -72,6 +73,7 @@ def prepare(conn: Connection, *, read_only: bool) -> None:
         conn.execute("SET default_transaction_read_only = on")
         if conn.execute(MAY_TAKE_READER, (READER,)).fetchone():
             conn.execute("SET ROLE rag_reader")
+    conn.execute("SELECT set_config('hnsw.ef_search', %s, false)", (str(LEAST_EF_SEARCH),))
     if pgvector_version(conn) >= (0, 8):
         # A filtered or hidden neighbour must not shorten an answer: the scan goes on until it is full.
         conn.execute("SET hnsw.iterative_scan = 'relaxed_order'")

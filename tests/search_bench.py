@@ -14,6 +14,7 @@ from ollama_double import OllamaDouble
 
 from obsidian_rag.index_reader import IndexReader
 from obsidian_rag.postgres import Connection
+from obsidian_rag.search.facts import load_facts
 from obsidian_rag.search.keyword import KeywordResult, search_keywords
 from obsidian_rag.search.pipeline import Answer, search
 from obsidian_rag.search.query import make_filters, make_request
@@ -39,7 +40,7 @@ class SearchBench:
         return list(dict.fromkeys(hit.file_path.removesuffix(".md") for hit in hits))
 
     def keywords(self, query: str, count: int = 30) -> KeywordResult:
-        return self.run(lambda conn: search_keywords(conn, query, count))
+        return self.run(lambda conn: search_keywords(conn, load_facts(conn), query, count))
 
     def words(self, query: str) -> list[str]:
         """The notes that keyword search alone finds, best first, without `.md`."""

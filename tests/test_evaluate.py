@@ -31,6 +31,7 @@ from obsidian_rag.evaluate import (
     search_all,
     summarize,
 )
+from obsidian_rag.search.facts import load_facts
 from obsidian_rag.search.keyword import search_keywords
 from obsidian_rag.search.query import BESIDE_PLAIN_RRF, STAGES, make_request
 
@@ -208,7 +209,9 @@ def test_leaving_out_a_stage_makes_a_difference(index: SearchBench) -> None:
 
 def test_the_share_of_the_whole_note_can_be_left_out(index: SearchBench) -> None:
     def score(*without: str) -> float:
-        found = index.run(lambda conn: search_keywords(conn, "warm water", 5, without=without))
+        found = index.run(
+            lambda conn: search_keywords(conn, load_facts(conn), "warm water", 5, without=without)
+        )
         return next(hit.score for hit in found.hits if hit.file_path == "Parts.md")
 
     assert score() > score("note")

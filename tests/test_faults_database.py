@@ -309,14 +309,14 @@ def test_an_answer_is_of_one_state_though_the_note_is_replaced_between_its_state
 ) -> None:
     bench.vault.write("Note.md", "".join(f"## Part {n}\n\nThe old text says {n}.\n\n" for n in range(3)))
     bench.index()
-    add_passages = pipeline.add_passages
+    find_priors = pipeline.find_priors
 
     def replace_note(*arguments: Any) -> Any:
         bench.vault.write("Note.md", "".join(f"## Part {n}\n\nA new one tells {n}.\n\n" for n in range(3)))
         assert bench.index().notes_indexed == 1
-        return add_passages(*arguments)
+        return find_priors(*arguments)
 
-    monkeypatch.setattr(pipeline, "add_passages", replace_note)
+    monkeypatch.setattr(pipeline, "find_priors", replace_note)
     hits = bench.search("old text says 1").results
     assert len(hits) == 3, "the passage and its neighbours"
     assert all("The old text says" in hit.content for hit in hits)

@@ -1,109 +1,124 @@
-"""The notes worth scoring for a query with words that very many chunks hold.
+"""The postings that a query is scored by: of very frequent words only those in notes worth scoring.
 
-The best notes by its rarer words, and of each frequent word the notes that say most of it; see
-`frequent_lexemes`. A note that is left out has but frequent words of the query, and of none of them as much
-as 200 others.
+Worth scoring are the best notes by the query's rarer words, and of each frequent word the notes that say most
+of it; see `frequent_lexemes`. A note that is left out has but frequent words of the query, and of none of
+them as much as 200 others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from obsidian_rag.postgres import Connection
-from obsidian_rag.postings import K1, B
+import numpy as np
 
-MOST_POSTINGS = 5_000  # of the frequent words of a query, which are read whole
+from obsidian_rag.postgres import Connection
+from obsidian_rag.search.bm25 import (
+    Counts,
+    Postings,
+    Totals,
+    Weights,
+    count_words,
+    find_idf,
+    join_postings,
+    score_notes,
+)
+
+MOST_POSTINGS = 10_000  # of the frequent words of a query, which are read whole
 MOST_CANDIDATES = 500
 
-FREQUENT = """
-SELECT t.word, t.lexeme, f.chunks, f.notes, f.champions
-FROM unnest(%(lexemes)s::text[], %(words)s::int[]) AS t (lexeme, word)
-JOIN frequent_lexemes f USING (lexeme)
+# Postings as bytes, one value for each lexeme: to hand ten thousand over as rows takes longer than to score
+# them. An index-only scan.
+_PACKED = """
+SELECT string_agg(int4send(note_id) || int4send(chunk_index) || int2send(tf) || int2send(field_tf)
+                  || int4send(chunk_length) || int4send(note_length), ''::bytea)
+FROM postings p WHERE p.lexeme = t.lexeme
 """
-# Of the words that are read whole: how often they are, and the notes that score best by them alone.
-BEST = """
-WITH term AS (
-    SELECT * FROM unnest(%(lexemes)s::text[], %(words)s::int[], %(weights)s::float8[])
-        AS t (lexeme, word, weight)
-), hit AS MATERIALIZED (
-    SELECT t.word, t.weight, p.note_id, p.tf, p.field_tf, p.note_length
-    FROM term t JOIN postings p USING (lexeme)
-), note_hit AS MATERIALIZED (
-    SELECT word, weight, note_id, sum(tf) + max(field_tf) AS tf, max(note_length) AS length,
-           count(*) AS chunks
-    FROM hit GROUP BY word, weight, note_id
-), word AS (
-    SELECT word, sum(chunks)::int AS chunks, count(*)::int AS notes FROM note_hit GROUP BY word
-), total AS (
-    SELECT notes, greatest(note_length, 1)::float8 / greatest(notes, 1) AS mean FROM keyword_stats
+_RECORD = np.dtype(
+    [
+        ("note", ">i4"),
+        ("chunk", ">i4"),
+        ("tf", ">i2"),
+        ("field_tf", ">i2"),
+        ("chunk_length", ">i4"),
+        ("note_length", ">i4"),
+    ]
 )
-SELECT word, chunks, notes, ARRAY(
-    SELECT note_id FROM note_hit h JOIN word w USING (word) CROSS JOIN total t
-    GROUP BY note_id
-    ORDER BY sum(h.weight * ln(1 + (greatest(t.notes - w.notes, 0) + 0.5) / (w.notes + 0.5))
-        * h.tf / (h.tf + %(k1)s * (1 - %(b)s + %(b)s * h.length / t.mean))) DESC, note_id
-    LIMIT %(most)s)
-FROM word
-"""
-ALWAYS = """
-SELECT unnest(fresh_notes) FROM index_settings
-UNION SELECT id FROM notes WHERE file_path = ANY(%s)
-"""
+# All postings of each lexeme; of the most frequent ones only how many there are, and their best notes.
+LOAD = f"""
+SELECT t.word, t.lexeme, CASE WHEN t.read_whole THEN ({_PACKED}) END, t.chunks, t.notes,
+       CASE WHEN NOT t.read_whole THEN t.champions END
+FROM (
+    SELECT word, lexeme, chunks, notes, champions,
+           %(most)s::bigint IS NULL OR chunks IS NULL
+               OR sum(chunks) OVER (ORDER BY chunks, lexeme) <= %(most)s AS read_whole
+    FROM unnest(%(lexemes)s::text[], %(words)s::int[]) AS asked (lexeme, word)
+    LEFT JOIN frequent_lexemes USING (lexeme)) AS t
+ORDER BY t.word, t.lexeme
+"""  # noqa: S608 - a constant of this module, no value
+LOAD_OF_NOTES = f"""
+SELECT t.word, t.lexeme, ({_PACKED} AND note_id = ANY(%(notes)s::int[]))
+FROM unnest(%(lexemes)s::text[], %(words)s::int[]) AS t (lexeme, word) ORDER BY t.word, t.lexeme
+"""  # noqa: S608 - a constant of this module, no value
+FRESH = "SELECT unnest(fresh_notes) FROM index_settings"
+
+Lexemes = Sequence[tuple[str, int]]  # each with the place of its word in the query
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
-    """Note ids to score, and in how many chunks and notes each word of the query is."""
+class Found:
+    """The postings to score, and in how many chunks and notes of the whole index each word is."""
 
-    notes: tuple[int, ...]
-    chunk_counts: tuple[int, ...]
-    note_counts: tuple[int, ...]
+    postings: Postings
+    counts: Counts
 
 
-def choose_candidates(
-    conn: Connection, lexemes: Sequence[tuple[str, int]], weights: Sequence[float], also: Sequence[str]
-) -> Candidates | None:
-    """The notes to score for words, given by their lexemes (lexeme, place of its word) and weights, and those
-    in `also`; None where every note is to be scored, since no word is in so many chunks that it matters.
+def find_postings(
+    conn: Connection, lexemes: Lexemes, weights: Weights, totals: Totals, also: Sequence[int], *, every: bool
+) -> Found:
+    """The postings of words to score. With `every`, or where no word is in so many chunks that it matters,
+    those of all notes; else those of the candidates, with the notes in `also` among them.
     """
-    asked = {"lexemes": [lexeme for lexeme, _ in lexemes], "words": [word for _, word in lexemes]}
-    chunks, notes = [0] * len(weights), [0] * len(weights)
-    frequent = conn.execute(FREQUENT, asked).fetchall()
-    left_out = _leave_out({row[1]: row[2] for row in frequent})
-    if not left_out:
-        return None
-    champions: set[int] = set()
-    for word, lexeme, in_chunks, in_notes, best in frequent:
-        if lexeme in left_out:
-            chunks[word] += in_chunks
-            notes[word] += in_notes
-            champions.update(best)
-    whole = [(lexeme, word) for lexeme, word in lexemes if lexeme not in left_out]
-    rows = conn.execute(
-        BEST,
-        {
-            "lexemes": [lexeme for lexeme, _ in whole],
-            "words": [word for _, word in whole],
-            "weights": [weights[word] for _, word in whole],
-            "most": MOST_CANDIDATES,
-            "k1": K1,
-            "b": B,
-        },
-    ).fetchall()
-    for word, in_chunks, in_notes, _ in rows:
-        chunks[word] += in_chunks
-        notes[word] += in_notes
-    found = champions.union(rows[0][3] if rows else ())
-    found.update(row[0] for row in conn.execute(ALWAYS, (list(also),)).fetchall())
-    return Candidates(tuple(sorted(found)), tuple(chunks), tuple(notes))
+    words = len(weights.weight)
+    asked = {
+        "lexemes": [lexeme for lexeme, _ in lexemes],
+        "words": [word for _, word in lexemes],
+        "most": None if every else MOST_POSTINGS,
+    }
+    with conn.cursor(binary=True) as cursor:
+        rows = cursor.execute(LOAD, asked).fetchall()
+        whole = _unpack([(word, data) for word, _, data, *_ in rows])
+        counts = count_words(whole, words)
+        left_out = [row for row in rows if row[5] is not None]
+        if not left_out:
+            return Found(whole, counts)
+        candidates = {*also, *(row[0] for row in cursor.execute(FRESH).fetchall())}
+        candidates.update(_choose_best(whole, weights, counts, totals))
+        candidates.update(note for row in left_out for note in row[5])
+        for word, _, _, chunks, notes, _ in left_out:
+            counts.chunks[word] += chunks
+            counts.notes[word] += notes
+        asked = {
+            "lexemes": [row[1] for row in left_out],
+            "words": [row[0] for row in left_out],
+            "notes": sorted(candidates),
+        }
+        rest = _unpack([(word, data) for word, _, data in cursor.execute(LOAD_OF_NOTES, asked).fetchall()])
+    kept = whole.keep(np.isin(whole.note, np.array(asked["notes"], dtype=np.int64)))
+    return Found(join_postings((kept, rest)), counts)
 
 
-def _leave_out(chunks: Mapping[str, int]) -> set[str]:
-    """The most frequent lexemes, beyond those of which MOST_POSTINGS are read."""
-    left_out, postings = set(), 0
-    for lexeme in sorted(chunks, key=lambda lexeme: (chunks[lexeme], lexeme)):
-        postings += chunks[lexeme]
-        if postings > MOST_POSTINGS:
-            left_out.add(lexeme)
-    return left_out
+def _unpack(rows: Sequence[tuple[int, bytes | None]]) -> Postings:
+    """The postings in bytes of the words at such places."""
+    packed = [np.frombuffer(data or b"", dtype=_RECORD) for _, data in rows]
+    words = np.array([word for word, _ in rows], dtype=np.int64)
+    entries = np.concatenate(packed) if packed else np.empty(0, dtype=_RECORD)
+    columns = (entries[name].astype(np.int64) for name in _RECORD.names or ())
+    return Postings(np.repeat(words, [len(part) for part in packed]), *columns)
+
+
+def _choose_best(whole: Postings, weights: Weights, counts: Counts, totals: Totals) -> list[int]:
+    """The notes that score best by the words that are read whole."""
+    notes, scores = score_notes(whole, find_idf(counts.notes, totals.notes) * weights.weight, totals)
+    best = np.lexsort((notes, -scores))[:MOST_CANDIDATES]
+    return [int(note) for note in notes[best]]

@@ -1,10 +1,4 @@
-"""The keyword retriever: BM25 over chunks and over whole notes, in plain SQL.
-
-Score of a unit d for a query, Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and
-Beyond", 2009: sum over words of `idf * tf / (tf + k1 * (1 - b + b * length / mean length))` with
-`idf = ln(1 + (N - df + 0.5) / (df + 0.5))`. Without the usual factor k1 + 1 and divided by the sum of the
-query's idf it lies in [0, 1), which makes it comparable between queries.
-"""
+"""The keyword retriever: BM25 over chunks and over whole notes, with what quotes and exclusions ask for."""
 
 from __future__ import annotations
 
@@ -12,11 +6,14 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from obsidian_rag.analysis import analyze_query
 from obsidian_rag.postgres import Connection
-from obsidian_rag.postings import K1, B
-from obsidian_rag.search.candidates import choose_candidates
+from obsidian_rag.search.bm25 import Totals, Weights, rank_notes
+from obsidian_rag.search.candidates import find_postings
 from obsidian_rag.search.compounds import split_compounds
+from obsidian_rag.search.facts import IndexFacts, list_configs
 from obsidian_rag.search.query import Operators, read_operators
 
 # Half whole note, half best chunk: the note finds what no chunk says alone, the chunk what a long note
@@ -68,100 +65,12 @@ class KeywordResult:
         return next((hit for hit in self.hits if hit.file_path == file_path), None)
 
 
-# What the indexer recorded; in an index that it has not seen since, what the notes say.
-CONFIGS = """
-SELECT unnest(coalesce(nullif((SELECT fts_configs FROM index_settings), '{}'), ARRAY(
-    SELECT fts_config FROM notes WHERE fts_config IS NOT NULL
-    GROUP BY fts_config ORDER BY count(*) DESC, fts_config)))
-LIMIT 6
-"""
 LEXEMES = """
 SELECT c.config, v.positions[1]::int, v.lexeme
 FROM unnest(%(configs)s::text[]) AS c (config), unnest(to_tsvector(c.config::regconfig, %(words)s::text)) AS v
 """
-ALL_POSTINGS = "JOIN postings p USING (lexeme)"
-# OFFSET keeps the planner from joining the notes' postings first, a hundred times as many.
-POSTINGS_OF_CANDIDATES = """
-CROSS JOIN LATERAL (
-    SELECT * FROM postings WHERE lexeme = t.lexeme AND note_id = ANY(%(candidates)s::int[]) OFFSET 0) AS p
-"""
-SCORE_HEAD = """
-WITH term AS (
-    SELECT * FROM unnest(%(lexemes)s::text[], %(words)s::int[]) AS t (lexeme, word)
-), hit AS MATERIALIZED (
-    SELECT t.word, p.note_id, p.chunk_index, p.tf, p.field_tf, p.chunk_length, p.note_length
-    FROM term t
-"""
-SCORE_TAIL = """
-), note_hit AS MATERIALIZED (
-    SELECT word, note_id, sum(tf) + max(field_tf) AS tf, max(note_length) AS length
-    FROM hit GROUP BY word, note_id
-), total AS (
-    SELECT notes, chunks, greatest(note_length, 1)::float8 / greatest(notes, 1) AS note_mean,
-           greatest(chunk_length, 1)::float8 / greatest(chunks, 1) AS chunk_mean
-    FROM keyword_stats
-), word AS (
-    SELECT w.word, w.optional, w.weight,
-           ln(1 + (greatest(t.chunks - f.chunks, 0) + 0.5) / (f.chunks + 0.5)) * w.weight AS chunk_idf,
-           ln(1 + (greatest(t.notes - f.notes, 0) + 0.5) / (f.notes + 0.5)) * w.weight AS note_idf,
-           f.notes AS df
-    FROM unnest(%(ids)s::int[], %(weights)s::float8[], %(optional)s::bool[], %(chunk_counts)s::int[],
-                %(note_counts)s::int[]) AS w (word, weight, optional, chunks, notes)
-    CROSS JOIN total t
-    LEFT JOIN (SELECT word, count(*) AS df FROM hit GROUP BY word) AS c USING (word)
-    LEFT JOIN (SELECT word, count(*) AS df FROM note_hit GROUP BY word) AS n USING (word)
-    CROSS JOIN LATERAL (
-        SELECT coalesce(w.chunks, c.df, 0) AS chunks, coalesce(w.notes, n.df, 0) AS notes) AS f
-), whole AS (
-    SELECT greatest(sum(chunk_idf), 1e-9) AS chunk_idf, greatest(sum(note_idf), 1e-9) AS note_idf
-    FROM word WHERE NOT optional OR df > 0
-), chunk AS (
-    SELECT h.note_id, h.chunk_index, count(DISTINCT h.word) FILTER (WHERE NOT w.optional) AS matched,
-           sum(w.chunk_idf * (h.tf + h.field_tf)
-               / (h.tf + h.field_tf + %(k1)s * (1 - %(b)s + %(b)s * h.chunk_length / t.chunk_mean))) AS score
-    FROM hit h JOIN word w USING (word) CROSS JOIN total t
-    WHERE %(strict)s::int[] IS NULL
-       OR (h.note_id, h.chunk_index) IN (SELECT * FROM unnest(%(strict)s::int[], %(strict_chunks)s::int[]))
-    GROUP BY h.note_id, h.chunk_index
-), best AS (
-    SELECT note_id, (array_agg(chunk_index ORDER BY score DESC, chunk_index))[1:3] AS chunks,
-           (array_agg(score ORDER BY score DESC, chunk_index))[1:3] AS scores,
-           (array_agg(matched ORDER BY score DESC, chunk_index))[1] AS matched
-    FROM chunk GROUP BY note_id
-), note AS (
-    SELECT h.note_id, sum(w.note_idf * h.tf
-               / (h.tf + %(k1)s * (1 - %(b)s + %(b)s * h.length / t.note_mean))) AS score
-    FROM note_hit h JOIN word w USING (word) CROSS JOIN total t GROUP BY h.note_id
-), scored AS (
-    -- Grouped rather than joined: of the sizes of either the planner knows nothing.
-    SELECT note_id, max(chunks) AS chunks, max(scores) AS scores, max(matched) AS matched, max(score) AS score
-    FROM (SELECT note_id, chunks, scores, matched, NULL::float8 AS score FROM best
-          UNION ALL SELECT note_id, NULL, NULL, NULL, score FROM note) AS part
-    WHERE %(allowed)s::int[] IS NULL OR note_id = ANY(%(allowed)s::int[])
-    GROUP BY note_id HAVING max(chunks) IS NOT NULL
-), ranked AS (
-    SELECT b.note_id, b.chunks, b.scores, b.matched,
-           (1 - %(share)s) * b.scores[1] / w.chunk_idf + %(share)s * b.score / w.note_idf AS score
-    FROM scored b CROSS JOIN whole w
-), kept AS (
-    (SELECT * FROM ranked ORDER BY score DESC, note_id LIMIT %(count)s)
-    UNION
-    SELECT * FROM ranked
-    WHERE note_id IN (SELECT n.id FROM notes n WHERE n.file_path = ANY(%(also)s::text[]))
-)
-SELECT n.file_path, k.chunks[1], k.score, k.matched,
-       ARRAY(SELECT u.chunk FROM unnest(k.chunks, k.scores) WITH ORDINALITY AS u (chunk, score, place)
-             WHERE u.place > 1 AND u.score >= %(further)s * k.scores[1] ORDER BY u.place),
-       (SELECT coalesce(array_agg(word), '{}') FROM word WHERE df = 0)
-FROM kept k JOIN notes n ON n.id = k.note_id ORDER BY k.score DESC, n.file_path
-"""
-SCORE_ALL = f"{SCORE_HEAD}{ALL_POSTINGS}{SCORE_TAIL}"
-SCORE_CANDIDATES = f"{SCORE_HEAD}{POSTINGS_OF_CANDIDATES}{SCORE_TAIL}"
-# Asked only where no note may answer: the words may well be in notes that filters or quotes leave out.
-UNKNOWN = """
-SELECT place FROM unnest(%(words)s::int[], %(lexemes)s::text[]) AS t (place, lexeme)
-GROUP BY place HAVING NOT bool_or(EXISTS (SELECT FROM postings p WHERE p.lexeme = t.lexeme)) ORDER BY place
-"""
+NOTE_IDS = "SELECT id FROM notes WHERE file_path = ANY(%s)"
+NOTE_PATHS = "SELECT id, file_path FROM notes WHERE id = ANY(%s)"
 STRICT = """
 SELECT n.id, d.chunk_index
 FROM unnest(%(configs)s::text[]) AS c (config)
@@ -189,6 +98,7 @@ GROUP BY d.file_path ORDER BY d.file_path LIMIT %(count)s
 
 def search_keywords(
     conn: Connection,
+    facts: IndexFacts,
     query: str,
     count: int,
     *,
@@ -202,18 +112,17 @@ def search_keywords(
     none of them is required. `allowed` are note ids to stay within. `without` names parts to leave out for a
     measurement: `compounds`, and `note`, the share of the whole note in the score.
     """
-    configs = list_configs(conn)
     operators = read_operators(query)
     words, raw, only_stop_words = _read_words(
-        conn, configs, operators.scored if operators else query, without
+        conn, facts.configs, operators.scored if operators else query, without
     )
-    strict, loosened = _find_strict(conn, configs, operators)
+    strict, loosened = _find_strict(conn, facts.configs, operators)
     if only_stop_words:
         hits = _list_strict(conn, strict, count, allowed) or _match_literally(conn, query, count, allowed)
         if hits or not words:
             return KeywordResult(hits, 0)
     share = 0.0 if "note" in without else NOTE_SHARE
-    hits, nowhere = _score(conn, words, strict, count, allowed, also, share)
+    hits, nowhere = _score(conn, facts.totals, words, strict, count, allowed, also, share)
     if strict and not loosened:
         scored = {hit.file_path for hit in hits}
         others = [hit for hit in _list_strict(conn, strict, count, allowed) if hit.file_path not in scored]
@@ -228,11 +137,6 @@ def read_words(conn: Connection, query: str) -> dict[str, Word]:
     operators = read_operators(query)
     words, raw, _ = _read_words(conn, list_configs(conn), operators.scored if operators else query, ())
     return {spelled: words[place] for place, spelled in raw.items()}
-
-
-def list_configs(conn: Connection) -> list[str]:
-    """The text search configurations of the notes, the commonest first."""
-    return [row[0] for row in conn.execute(CONFIGS).fetchall()] or ["simple"]
 
 
 def _read_words(
@@ -309,6 +213,7 @@ def _find_strict(
 
 def _score(
     conn: Connection,
+    totals: Totals,
     words: Sequence[Word],
     strict: Sequence[tuple[int, int]] | None,
     count: int,
@@ -317,41 +222,32 @@ def _score(
     share: float,
 ) -> tuple[tuple[KeywordHit, ...], list[int]]:
     lexemes = [(lexeme, i) for i, word in enumerate(words) for lexeme in word.lexemes]
-    chosen = None
-    if strict is None and allowed is None:
-        chosen = choose_candidates(conn, lexemes, [word.weight for word in words], also)
-    rows = conn.execute(
-        SCORE_CANDIDATES if chosen else SCORE_ALL,
-        {
-            "candidates": list(chosen.notes) if chosen else [],
-            "chunk_counts": list(chosen.chunk_counts) if chosen else [],
-            "note_counts": list(chosen.note_counts) if chosen else [],
-            "lexemes": [lexeme for lexeme, _ in lexemes],
-            "words": [i for _, i in lexemes],
-            "ids": list(range(len(words))),
-            "weights": [word.weight for word in words],
-            "optional": [word.optional for word in words],
-            "k1": K1,
-            "b": B,
-            "share": share,
-            "further": NEARLY_AS_GOOD,
-            "strict": None if strict is None else [note for note, _ in strict],
-            "strict_chunks": None if strict is None else [chunk for _, chunk in strict],
-            "allowed": None if allowed is None else list(allowed),
-            "also": list(also),
-            "count": count,
-        },
-    ).fetchall()
-    if rows:
-        nowhere = rows[0][5]
-    else:
-        asked = {"words": [i for _, i in lexemes], "lexemes": [lexeme for lexeme, _ in lexemes]}
-        nowhere = [row[0] for row in conn.execute(UNKNOWN, asked).fetchall()]
-    hits = (
-        KeywordHit(path, index, score, matched, tuple(further))
-        for path, index, score, matched, further, _ in rows
+    weights = Weights(
+        np.array([word.weight for word in words]), np.array([word.optional for word in words], dtype=bool)
     )
-    return tuple(hits), sorted(nowhere)
+    others = [row[0] for row in conn.execute(NOTE_IDS, (list(also),)).fetchall()] if also else []
+    every = strict is not None or allowed is not None
+    found = find_postings(conn, lexemes, weights, totals, others, every=every)
+    ranked = rank_notes(
+        found.postings,
+        weights,
+        found.counts,
+        totals,
+        share=share,
+        nearly=NEARLY_AS_GOOD,
+        count=count,
+        also=others,
+        allowed=allowed,
+        strict=strict,
+    )
+    paths: dict[int, str] = dict(conn.execute(NOTE_PATHS, ([note.note for note in ranked],)).fetchall())
+    hits = [
+        KeywordHit(paths[note.note], note.chunk, note.score, note.matched, note.further)
+        for note in ranked
+        if note.note in paths
+    ]
+    hits.sort(key=lambda hit: (-hit.score, hit.file_path))
+    return tuple(hits), [int(word) for word in np.flatnonzero(found.counts.notes == 0)]
 
 
 def _list_strict(

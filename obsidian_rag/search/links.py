@@ -44,7 +44,7 @@ WITH f AS (SELECT unnest(%(nodes)s::text[]) AS node), edge AS (
     FROM f JOIN note_links l ON l.target_type = 'unresolved' AND lower(l.target_name) = substr(f.node, 2)
     WHERE starts_with(f.node, '?')
 )
-SELECT e.node, e.direction, e.other, e.id, m.sentence_no, coalesce(m.relations, '{}')
+SELECT e.node, e.direction, e.other, e.id, m.sentence_no, nullif(m.relations, '{}')
 FROM edge e LEFT JOIN link_mentions m ON m.link_id = e.id
 WHERE e.other <> e.node
 ORDER BY coalesce(m.relations ?| %(relations)s::text[], FALSE) DESC, e.id, m.sentence_no LIMIT %(most)s
@@ -53,7 +53,8 @@ ORDER BY coalesce(m.relations ?| %(relations)s::text[], FALSE) DESC, e.id, m.sen
 BESIDES = """
 WITH f AS (SELECT unnest(%(nodes)s::text[]) AS node)
 SELECT f.node, 'beside', coalesce(b.target_path, '?' || lower(b.target_name)), b.id, m.sentence_no,
-       jsonb_build_array(m.relations, o.relations)
+       CASE WHEN m.relations <> '{}' AND o.relations <> '{}'
+            THEN jsonb_build_array(m.relations, o.relations) END
 FROM f
 JOIN note_links l ON l.target_path = f.node
     OR (l.target_type = 'unresolved' AND lower(l.target_name) = substr(f.node, 2) AND f.node LIKE '?%%')
@@ -70,10 +71,7 @@ SELECT file_path, array_remove(ARRAY[front_matter ->> 'type', front_matter ->> '
        front_matter ->> 'category', front_matter ->> 'categories', front_matter ->> 'class'], NULL) || tags
 FROM notes WHERE file_path = ANY(%s)
 """
-SHOWN = """
-SELECT file_path FROM notes
-WHERE file_path = ANY(%(paths)s) AND (%(allowed)s::int[] IS NULL OR id = ANY(%(allowed)s::int[]))
-"""
+PASSING = "SELECT file_path FROM notes WHERE file_path = ANY(%(paths)s) AND id = ANY(%(allowed)s::int[])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +148,7 @@ class Walker:
         self._conn = conn
         self._table = table
         self._kinds: dict[str, frozenset[str]] = {}
+        self._edges: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Edge]] = {}
 
     def find_kinds(self, nodes: Iterable[str]) -> Mapping[str, frozenset[str]]:
         """The kinds of nodes, told by their folders, tags and properties; empty where nothing tells."""
@@ -176,13 +175,18 @@ class Walker:
         """The connections of nodes, links of both directions and links of one sentence; where there are very
         many, those that say one of `relations` before others.
         """
+        asked = tuple(nodes), tuple(relations)
+        if asked not in self._edges:  # a plan of one hop is walked again as what is beside the named notes
+            self._edges[asked] = self._read_edges(*asked)
+        return self._edges[asked]
+
+    def _read_edges(self, nodes: tuple[str, ...], relations: tuple[str, ...]) -> list[Edge]:
         values = {"nodes": list(nodes), "relations": list(relations), "most": MOST_EDGES}
         said: defaultdict[tuple[str, str, str], list[Said]] = defaultdict(list)
         for node, direction, other, link_id, sentence, says in self._conn.execute(EDGES, values).fetchall():
-            said[node, other, direction].append(Said(link_id, sentence, says))
-        for node, direction, other, link_id, sentence, (one, two) in self._conn.execute(
-            BESIDES, values
-        ).fetchall():
+            said[node, other, direction].append(Said(link_id, sentence, says or {}))
+        for node, direction, other, link_id, sentence, pair in self._conn.execute(BESIDES, values).fetchall():
+            one, two = pair or ({}, {})
             both = {name: min(one[name], two[name]) for name in one.keys() & two.keys()}
             said[node, other, direction].append(Said(link_id, sentence, both))
         return [
@@ -232,15 +236,20 @@ def search_links(
     hits.sort(key=lambda hit: (-hit.score, hit.file_path))
     if is_clear:
         hits = [hit for hit in hits if hit.score >= STRONG * hits[0].score]
-    values = {
-        "paths": [*(hit.file_path for hit in hits), *anchors],
-        "allowed": None if allowed is None else list(allowed),
-    }
-    shown = {row[0] for row in conn.execute(SHOWN, values).fetchall()}
+    shown = _list_shown(conn, [*(hit.file_path for hit in hits), *anchors], allowed)
     kept = tuple(hit for hit in hits if hit.file_path in shown)[:count]
     if not kept:
         return LinkResult(plans=tuple(plans))  # what nothing links is the matter of its words and its name
     return LinkResult(kept, tuple(node for node in anchors if node in shown), is_clear, tuple(plans))
+
+
+def _list_shown(conn: Connection, nodes: Sequence[str], allowed: Sequence[int] | None) -> set[str]:
+    """The nodes that are notes, and pass."""
+    paths = [node for node in nodes if not node.startswith("?")]
+    if allowed is None:
+        return set(paths)
+    rows = conn.execute(PASSING, {"paths": paths, "allowed": list(allowed)}).fetchall()
+    return {row[0] for row in rows}
 
 
 def shorten(plan: Plan) -> Plan:

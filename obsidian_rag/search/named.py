@@ -16,7 +16,7 @@ import regex
 from obsidian_rag.analysis import analyze, list_pieces
 from obsidian_rag.postgres import Connection
 from obsidian_rag.relations import Table
-from obsidian_rag.search.keyword import list_configs
+from obsidian_rag.search.facts import list_configs
 
 # As the words of the table of relations, with the marks that scripts write beside a letter.
 _LETTERS = r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*"
@@ -226,12 +226,15 @@ class _Rarity:
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
         self._known: dict[str, float] = {}
+        self._configs: list[str] | None = None
 
     def measure(self, words: Collection[str]) -> None:
         """Look words up, in one statement."""
         missing = sorted(set(words) - self._known.keys())
         if missing:
-            values = {"configs": list_configs(self._conn), "words": missing}
+            if self._configs is None:
+                self._configs = [*list_configs(self._conn)]
+            values = {"configs": self._configs, "words": missing}
             for word, total, df in self._conn.execute(FREQUENCY, values).fetchall():
                 rare = STOP_WORD if df is None else math.log1p((max(total - df, 0) + 0.5) / (df + 0.5))
                 self._known[word] = rare

@@ -1,12 +1,11 @@
-"""The chunks shown with a hit: others of its note that answer as well, and those beside it, so that an agent
-reads on without a second call.
+"""The chunks that an answer shows: of each note its best, others that answer as well, and those beside them,
+so that an agent reads on without a second call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from obsidian_rag.models import Hit
 from obsidian_rag.postgres import Connection
@@ -18,69 +17,92 @@ MOST_PASSAGES = 2  # further chunks of one note: more of them are better read as
 
 ChunkKey = tuple[str, int]
 
+# A note found by its name may hold no text; it is an answer all the same.
 LOAD = """
-SELECT d.file_path, d.chunk_index, d.heading_path, d.start_line, d.end_line, d.content
-FROM documents d
-JOIN unnest(%(paths)s::text[], %(indexes)s::int[]) AS w (file_path, chunk_index)
-    USING (file_path, chunk_index)
+SELECT w.file_path, w.chunk_index, coalesce(n.title, w.file_path),
+       to_char(coalesce(n.note_date, n.modified_at::date), 'YYYY-MM-DD'),
+       coalesce(d.heading_path, ''), d.start_line, d.end_line, coalesce(d.content, ''),
+       d.file_path IS NOT NULL
+FROM unnest(%(paths)s::text[], %(indexes)s::int[]) AS w (file_path, chunk_index)
+LEFT JOIN notes n ON n.file_path = w.file_path
+LEFT JOIN documents d ON d.file_path = w.file_path AND d.chunk_index = w.chunk_index
+WHERE n.file_path IS NOT NULL OR d.file_path IS NOT NULL
 """
 
 
-def add_passages(conn: Connection, hits: Sequence[Hit], retrieved: Retrieved) -> list[Hit]:
-    """Put further strong chunks of each of the first notes behind its hit, with its score."""
-    least = cosine_at(retrieved, HIGH_DEVIATIONS)
-    wanted = {
-        hit.file_path: retrieved.further_chunks(hit.file_path, least)[:MOST_PASSAGES]
-        for hit in hits[:TOP_HITS]
-    }
-    rows = load_chunks(conn, [(path, index) for path, indexes in wanted.items() for index in indexes])
-    result = []
-    for hit in hits:
-        result.append(hit)
-        for index in wanted.get(hit.file_path, ()):
-            if (hit.file_path, index) in rows:
-                further = _take_place(hit, rows[hit.file_path, index])
-                result.append(replace(further, evidence="same_note"))
-    return result
+@dataclass(frozen=True, slots=True)
+class ShownChunk:
+    """A chunk as it is shown, with its note's title and day (2025-09-30). `is_there` is False for the chunk
+    of a note that has none of this number; its text is empty.
+    """
+
+    file_path: str
+    chunk_index: int
+    title: str
+    date: str | None
+    heading_path: str
+    start_line: int | None
+    end_line: int | None
+    content: str
+    is_there: bool
 
 
-def add_neighbors(conn: Connection, hits: Sequence[Hit]) -> list[Hit]:
-    """Put the chunks before and after the hits of the first notes behind them, scored 0.0, none twice."""
-    shown = {(hit.file_path, hit.chunk_index) for hit in hits}
-    first = set(list(dict.fromkeys(hit.file_path for hit in hits))[:TOP_HITS])
-    wanted: dict[ChunkKey, ChunkKey] = {}
-    for hit in hits:
-        for index in (hit.chunk_index - 1, hit.chunk_index + 1):
-            if hit.file_path in first and index >= 0 and (hit.file_path, index) not in shown:
-                wanted.setdefault((hit.file_path, index), (hit.file_path, hit.chunk_index))
-    rows = load_chunks(conn, list(wanted))
-    result = []
-    for hit in hits:
-        result.append(hit)
-        for key, owner in wanted.items():
-            if owner == (hit.file_path, hit.chunk_index) and key in rows:
-                beside = _take_place(hit, rows[key])
-                result.append(replace(beside, score=0.0, neighbor=True, evidence="neighbor"))
-    return result
-
-
-def load_chunks(conn: Connection, keys: Sequence[ChunkKey]) -> Mapping[ChunkKey, Any]:
-    """Rows of LOAD by path and chunk index; a chunk that is not there any more is left out."""
+def load_chunks(conn: Connection, keys: Sequence[ChunkKey]) -> dict[ChunkKey, ShownChunk]:
+    """Chunks by path and index; those of notes that are not there are left out."""
     if not keys:
         return {}
     wanted = {"paths": [path for path, _ in keys], "indexes": [index for _, index in keys]}
-    return {(row[0], row[1]): row for row in conn.execute(LOAD, wanted).fetchall()}
+    rows = conn.execute(LOAD, wanted).fetchall()
+    return {(row[0], row[1]): ShownChunk(*row) for row in rows}
 
 
-def _take_place(hit: Hit, row: Any) -> Hit:
-    _, index, heading_path, start_line, end_line, content = row
-    return replace(
-        hit,
-        chunk_index=index,
-        heading_path=heading_path,
-        start_line=start_line,
-        end_line=end_line,
-        content=content,
-        ranks={},
-        linked_by=(),  # a way leads to a note, and is told once
-    )
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A chunk shown behind that of a hit: one beside it (`neighbor`), or another that answers as well."""
+
+    key: ChunkKey
+    neighbor: bool
+
+
+def choose_beside(best: Sequence[ChunkKey], retrieved: Retrieved) -> dict[str, list[Beside]]:
+    """By note, what is shown behind its best chunk, for the first notes of an answer: further strong chunks,
+    and behind each of all these the chunks before and after it. None twice.
+    """
+    least = cosine_at(retrieved, HIGH_DEVIATIONS)
+    beside: dict[str, list[Beside]] = {}
+    for path, index in best[:TOP_HITS]:
+        strong = [index, *retrieved.further_chunks(path, least)[:MOST_PASSAGES]]
+        shown = set(strong)
+        found = beside[path] = []
+        for at in strong:
+            if at != index:
+                found.append(Beside((path, at), neighbor=False))
+            near = [i for i in (at - 1, at + 1) if i >= 0 and i not in shown]
+            shown.update(near)
+            found += [Beside((path, i), neighbor=True) for i in near]
+    return beside
+
+
+def place_beside(
+    hits: Sequence[Hit], beside: Mapping[str, Sequence[Beside]], chunks: Mapping[ChunkKey, ShownChunk]
+) -> Iterator[Hit]:
+    """The hits, each with what is shown behind it: neighbours scored 0.0, further chunks as their note."""
+    for hit in hits:
+        yield hit
+        for other in beside.get(hit.file_path, ()):
+            chunk = chunks.get(other.key)
+            if chunk is None or not chunk.is_there:
+                continue
+            yield replace(
+                hit,
+                chunk_index=chunk.chunk_index,
+                heading_path=chunk.heading_path,
+                start_line=chunk.start_line,
+                end_line=chunk.end_line,
+                content=chunk.content,
+                ranks={},
+                linked_by=(),  # a way leads to a note, and is told once
+                score=0.0 if other.neighbor else hit.score,
+                neighbor=other.neighbor,
+                evidence="neighbor" if other.neighbor else "same_note",
+            )

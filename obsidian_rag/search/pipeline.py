@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -12,7 +13,7 @@ from obsidian_rag.embedding import Vector, only
 from obsidian_rag.embedding.cross_encoder import CrossEncoder
 from obsidian_rag.errors import EmbedderError, EmbeddingRejected, IndexMismatch
 from obsidian_rag.index_reader import IndexReader
-from obsidian_rag.models import Hit
+from obsidian_rag.models import Hit, LinkStep
 from obsidian_rag.postgres import Connection
 from obsidian_rag.relations import Table
 from obsidian_rag.search.dates import Period, read_period
@@ -28,7 +29,7 @@ from obsidian_rag.search.expansion import (
 from obsidian_rag.search.filters import find_allowed, find_hidden
 from obsidian_rag.search.fusion import Fused, fuse, order_text
 from obsidian_rag.search.links import explain_hits, search_links
-from obsidian_rag.search.neighbors import add_neighbors, add_passages
+from obsidian_rag.search.neighbors import ShownChunk, choose_beside, load_chunks, place_beside
 from obsidian_rag.search.notices import (
     describe_index,
     explain_boosts,
@@ -75,10 +76,13 @@ def search(reader: IndexReader, request: Request) -> Answer:
     request = apply_settings(request, reader.settings)
     # Outside the answer's transaction, which sees no run that ends meanwhile.
     about_index = reader.run(lambda conn: describe_index(conn, reader.find_edit))
-    return reader.run_prepared(
-        lambda: prepare(reader, request),
-        lambda conn, prepared: _answer(conn, request, prepared, about_index),
-    )
+
+    def work(conn: Connection, prepared: Prepared) -> Answer:
+        return _answer(conn, request, prepared, about_index)
+
+    if request.mode == "keyword":  # looks at no vectors, so that it does not matter whose they are
+        return reader.run_in_transaction(partial(work, prepared=prepare(reader, request)))
+    return reader.run_prepared(lambda: prepare(reader, request), work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,53 +204,43 @@ def _find_hidden_matches(
 def _answer(conn: Connection, request: Request, prepared: Prepared, about_index: tuple[str, ...]) -> Answer:
     ranked = rank_notes(conn, request, prepared)
     retrieved = ranked.retrieved
-    hits = _load_hits(conn, ranked, request.limit)
+    fused = ranked.fused[: request.limit]
+    best = [(note.file_path, ranked.best_chunk(note)) for note in fused]
+    beside = {} if "neighbors" in request.without else choose_beside(best, retrieved)
+    behind = [other.key for others in beside.values() for other in others]
+    chunks = load_chunks(conn, [*best, *behind])
+    linked = _explain_links(conn, ranked, request.limit)
+    hits = [
+        _make_hit(note, chunks[key], ranked, linked.get(note.file_path, ()))
+        for note, key in zip(fused, best, strict=True)
+        if key in chunks
+    ]
     notices = (*ranked.notices, *about_index)
     notices += explain_weakness(hits, retrieved) if hits else explain_nothing(conn, request, ranked.allowed)
     safety = judge_creation(hits)
-    if "neighbors" not in request.without:
-        hits = add_neighbors(conn, add_passages(conn, hits, retrieved))
+    hits = [*place_beside(hits, beside, chunks)]
     return Answer(request.query, request.mode, ranked.intent, tuple(hits), notices, safety)
 
 
-# A note found by its name may hold no text; it is an answer all the same.
-LOAD_CHUNKS = """
-SELECT w.file_path, coalesce(n.title, w.file_path), coalesce(d.heading_path, ''), w.chunk_index,
-       d.start_line, d.end_line, coalesce(d.content, '')
-FROM unnest(%(paths)s::text[], %(indexes)s::int[]) AS w (file_path, chunk_index)
-LEFT JOIN notes n ON n.file_path = w.file_path
-LEFT JOIN documents d ON d.file_path = w.file_path AND d.chunk_index = w.chunk_index
-WHERE n.file_path IS NOT NULL OR d.file_path IS NOT NULL
-"""
-
-
-def _load_hits(conn: Connection, ranked: Ranked, limit: int) -> list[Hit]:
-    fused = ranked.fused[:limit]
-    wanted = {
-        "paths": [note.file_path for note in fused],
-        "indexes": [ranked.best_chunk(note) for note in fused],
-    }
-    rows = {row[0]: row for row in conn.execute(LOAD_CHUNKS, wanted).fetchall()}
+def _explain_links(conn: Connection, ranked: Ranked, limit: int) -> dict[str, tuple[LinkStep, ...]]:
+    """By path, how the first notes are linked with what is named."""
     links = ranked.retrieved.links
-    linked = explain_hits(conn, [hit for note in fused if (hit := links.find(note.file_path))])
-    hits = []
-    for note in fused:
-        if note.file_path not in rows:
-            continue  # removed between two statements by an indexer at work
-        path, title, heading_path, index, start_line, end_line, content = rows[note.file_path]
-        hits.append(
-            Hit(
-                file_path=path,
-                title=title,
-                heading_path=heading_path,
-                chunk_index=index,
-                start_line=start_line,
-                end_line=end_line,
-                score=round(note.score, 6),
-                content=content,
-                ranks=note.ranks,
-                evidence="expansion" if is_reworded(note) else find_evidence(path, ranked.retrieved),
-                linked_by=linked.get(path, ()),
-            )
-        )
-    return hits
+    return explain_hits(conn, [hit for note in ranked.fused[:limit] if (hit := links.find(note.file_path))])
+
+
+def _make_hit(note: Fused, chunk: ShownChunk, ranked: Ranked, linked_by: tuple[LinkStep, ...]) -> Hit:
+    path = note.file_path
+    return Hit(
+        file_path=path,
+        title=chunk.title,
+        heading_path=chunk.heading_path,
+        chunk_index=chunk.chunk_index,
+        start_line=chunk.start_line,
+        end_line=chunk.end_line,
+        score=round(note.score, 6),
+        content=chunk.content,
+        ranks=note.ranks,
+        evidence="expansion" if is_reworded(note) else find_evidence(path, ranked.retrieved),
+        linked_by=linked_by,
+        date=chunk.date,
+    )

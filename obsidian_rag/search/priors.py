@@ -28,11 +28,15 @@ A_PLACE = 0.98
 # `Archive`, `archives`, `99 Archive`, `4-Archives`, `_archive`.
 _ARCHIVE = re.compile(r"[\W\d_]*archives?[\W_]*", re.IGNORECASE)
 
-INBOUND = """
-SELECT target_path, count(DISTINCT source_path) FROM note_links
-WHERE target_type = 'note' AND target_path = ANY(%(paths)s::text[]) AND source_path <> target_path
-GROUP BY target_path
-"""
+# Of a note that everything links to, more than so many rows tell nothing new.
+INBOUND = f"""
+SELECT path, n.links FROM unnest(%(paths)s::text[]) AS path CROSS JOIN LATERAL (
+    SELECT count(DISTINCT source_path) AS links FROM (
+        SELECT source_path FROM note_links
+        WHERE target_path = path AND target_type = 'note' AND source_path <> path
+        LIMIT {3 * MANY_LINKS}) AS l) AS n
+WHERE n.links > 0
+"""  # noqa: S608 - a constant of this module, no value
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,8 @@ class Prior:
             kind = "archive" if self.is_archive else "boost"
             parts.append(f"{kind} {self.folder} × {self.factor:g}")
         if self.links:
-            parts.append(f"{self.links} {'note links' if self.links == 1 else 'notes link'} to it")
+            count = f"{MANY_LINKS} or more" if self.links >= MANY_LINKS else str(self.links)
+            parts.append(f"{count} {'note links' if self.links == 1 else 'notes link'} to it")
         return ", ".join(parts)
 
 
@@ -72,8 +77,12 @@ def find_priors(conn: Connection, request: Request, intent: Intent, paths: Seque
     if not uses_priors(request, intent):
         return {}
     links = {} if "popularity" in request.without else count_inbound(conn, paths)
-    found = {path: replace(find_prior(path, request), links=links.get(path, 0)) for path in paths}
-    return {path: prior for path, prior in found.items() if prior.factor != 1 or prior.links}
+    found: dict[str, Prior] = {}
+    for path in paths:
+        prior, linked = find_prior(path, request), links.get(path, 0)
+        if linked or prior.factor != 1:
+            found[path] = replace(prior, links=linked)
+    return found
 
 
 def uses_priors(request: Request, intent: Intent) -> bool:
@@ -115,7 +124,9 @@ def find_idle(conn: Connection, boosts: Sequence[Boost]) -> list[str]:
 
 
 def count_inbound(conn: Connection, paths: Sequence[str]) -> dict[str, int]:
-    """How many other notes link to each of these; those that none links to are left out."""
+    """How many other notes link to each of these, at most about 3 * MANY_LINKS; those that none links to are
+    left out.
+    """
     return dict(conn.execute(INBOUND, {"paths": list(paths)}).fetchall())
 
 

@@ -106,7 +106,7 @@ def reorder(notes: Sequence[Fused], scores: dict[str, float], named: set[str]) -
 def load_passages(conn: Connection, keys: Sequence[tuple[str, int]]) -> dict[str, str]:
     """The text of chunks under their headings, by path; chunks without text are left out."""
     return {
-        path: f"{heading_path}\n{content}" if heading_path else content
-        for (path, _), (_, _, heading_path, _, _, content) in load_chunks(conn, keys).items()
-        if content.strip()
+        path: f"{chunk.heading_path}\n{chunk.content}" if chunk.heading_path else chunk.content
+        for (path, _), chunk in load_chunks(conn, keys).items()
+        if chunk.content.strip()
     }

@@ -9,7 +9,8 @@ from obsidian_rag.embedding import Vector
 from obsidian_rag.models import Calibration
 from obsidian_rag.postgres import Connection
 from obsidian_rag.search.dates import Period, is_date_word
-from obsidian_rag.search.keyword import KeywordResult, list_configs, search_keywords
+from obsidian_rag.search.facts import load_facts
+from obsidian_rag.search.keyword import KeywordResult, search_keywords
 from obsidian_rag.search.links import LinkResult
 from obsidian_rag.search.names import NameHit, search_names, search_similar_names
 from obsidian_rag.search.query import Request, read_operators
@@ -20,11 +21,6 @@ from obsidian_rag.search.vector import Required, VectorHit, find_cosines, keep_b
 DEPTH = 3
 CHUNK_DEPTH = 6
 
-CALIBRATION = """
-SELECT fusion_g, cosine_mean, cosine_spread FROM index_settings WHERE fusion_g IS NOT NULL
-"""
-# Of an index too small to be measured: half trust, and the cosines of the bundled model.
-UNMEASURED = Calibration(g=0.5, cosine_mean=0.2, cosine_spread=0.1)
 # The notes of a period: those about its very days first, then those only changed in it.
 DATED = """
 SELECT file_path FROM notes n
@@ -84,11 +80,12 @@ def retrieve(
     period: Period | None,
 ) -> Retrieved:
     """Run the retrievers of the request's mode within the note ids `allowed`."""
+    facts = load_facts(conn)
     count = DEPTH * request.limit
     operators = read_operators(request.query)
     required = None
     if operators and operators.required:
-        required = Required(operators.required, tuple(list_configs(conn)))
+        required = Required(operators.required, facts.configs)
     depth = CHUNK_DEPTH * request.limit
     chunks = [] if vector is None else search_chunks(conn, vector, depth, allowed, required)
     vector_hits = keep_best(chunks)[:count]
@@ -97,7 +94,7 @@ def retrieve(
         also = [hit.file_path for hit in vector_hits]
         if "keyword" not in request.without:
             keyword = search_keywords(
-                conn, request.query, count, allowed=allowed, also=also, without=request.without
+                conn, facts, request.query, count, allowed=allowed, also=also, without=request.without
             )
         if "names" not in request.without:
             names = find_names(conn, request.query, count, keyword, allowed)
@@ -111,14 +108,13 @@ def retrieve(
         # What the operators leave has its vectors already; another chunk of the note may be excluded.
         others = [h.file_path for h in keyword.hits if h.file_path not in cosines and required is None]
         cosines |= {hit.file_path: hit for hit in find_cosines(conn, vector, others)}
-    row = conn.execute(CALIBRATION).fetchone()
     return Retrieved(
         vector_hits,
         keyword,
         names,
         dated,
         cosines,
-        Calibration(*row) if row else UNMEASURED,
+        facts.calibration,
         vector is not None,
         _describe(keyword, request, period),
         chunks,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from psycopg import sql
 
 from obsidian_rag.embedding import Vector
-from obsidian_rag.postgres import Connection
+from obsidian_rag.postgres import LEAST_EF_SEARCH, Connection
 
 MOST_EF_SEARCH = 1000  # pgvector's own limit
-LEAST_EF_SEARCH = 200  # recall of the HNSW graph; pgvector's 40 loses neighbours
 # Up to so many notes a filter's rest is read whole and ordered exactly: faster than an index scan that has
 # to skip nearly everything, and it cannot come back short.
 READ_WHOLE = 2000
@@ -122,12 +122,12 @@ def search_chunks(
         "required": required.web if required else "",
         "configs": list(required.configs) if required else [],
     }
-    with conn.transaction():
-        ef_search = min(max(count, LEAST_EF_SEARCH), MOST_EF_SEARCH)
-        conn.execute("SELECT set_config('hnsw.ef_search', %s, true)", (str(ef_search),))
-        rows = conn.execute(
-            statement.format(distance=DISTANCE, indexed=_indexed_distance(vector)), values
-        ).fetchall()
+    query = statement.format(distance=DISTANCE, indexed=_indexed_distance(vector))
+    with conn.transaction() if count > LEAST_EF_SEARCH else nullcontext():
+        if count > LEAST_EF_SEARCH:
+            ef_search = str(min(count, MOST_EF_SEARCH))
+            conn.execute("SELECT set_config('hnsw.ef_search', %s, true)", (ef_search,))
+        rows = conn.execute(query, values).fetchall()
     # The scan may hand over neighbours in nearly the right order; ties go by path.
     return sorted((VectorHit(*row) for row in rows), key=lambda h: (-h.cosine, h.file_path, h.chunk_index))
 
@@ -137,7 +137,6 @@ def explain_nearest(conn: Connection, vector: Vector, *, must_use_index: bool = 
     no choice.
     """
     with conn.transaction():
-        conn.execute("SELECT set_config('hnsw.ef_search', %s, true)", (str(LEAST_EF_SEARCH),))
         if must_use_index:
             conn.execute("SET LOCAL enable_seqscan = off")
         statement = EXPLAIN + NEAREST.format(distance=DISTANCE, indexed=_indexed_distance(vector))
