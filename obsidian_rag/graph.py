@@ -14,7 +14,8 @@ from obsidian_rag.front_matter import find_body
 from obsidian_rag.postgres import Connection
 
 MOST_HOPS = 3
-MOST_EDGES = 5_000  # notes that an answer names; how many there are is always counted
+MOST_EDGES = 5_000  # notes that an answer names
+NARROW = "ask for a relation, a direction or fewer hops."
 PREVIEW_LENGTH = 500  # characters
 BEGINNING = 20_000  # characters of a note among which its properties end, but for rare ones
 SENTENCE_LENGTH = 300  # characters; a table's row or a list written as one line can be far longer
@@ -37,19 +38,33 @@ FROM note_links l JOIN link_mentions m ON m.link_id = l.id
     CROSS JOIN LATERAL jsonb_each_text(m.relations) AS said (relation, sure)
 WHERE target_type = 'note' AND m.relations <> '{}' AND said.relation IS DISTINCT FROM l.relation
 """
-# Of several links to the same note the one that says most; outgoing first, then by path, so that the same
-# graph always reads the same.
+# Joined rather than compared with an array: to plan that takes longer than to find the links.
+_FRONTIER = "JOIN unnest(%(frontier)s::text[]) AS f (path)"
+_NEIGHBORS = f"""
+SELECT neighbor FROM (
+    SELECT target_path AS neighbor, TRUE AS is_out FROM {{links}} {_FRONTIER} ON source_path = f.path
+    WHERE %(direction)s::text <> 'in' AND {{wanted}}
+    UNION ALL
+    SELECT source_path, FALSE FROM {{links}} {_FRONTIER} ON target_path = f.path
+    WHERE %(direction)s::text <> 'out' AND {{wanted}}) AS step
+GROUP BY neighbor ORDER BY bool_or(is_out) DESC, neighbor
+"""  # noqa: S608 - a constant of this module, no value
+# The notes one link further: those that are linked to first, then by path, so that the same graph always
+# reads the same.
+NEIGHBORS = _NEIGHBORS.format(links="note_links", wanted="target_type = 'note'")
+NEIGHBORS_BY_RELATION = _NEIGHBORS.format(links=f"({SAID}) AS s", wanted="relation = ANY(%(relations)s)")
+# Of several links to the same note the one that says most.
 STEP = f"""
 SELECT DISTINCT ON (neighbor) neighbor, direction, source, kind, target_name, heading, block, property,
        relation, sentence
 FROM (
     SELECT s.*, target_path AS neighbor, 'out' AS direction, source_path AS source
-    FROM ({SAID}) AS s WHERE %(direction)s::text <> 'in' AND source_path = ANY(%(frontier)s)
+    FROM ({SAID}) AS s {_FRONTIER} ON source_path = f.path WHERE %(direction)s::text <> 'in'
     UNION ALL
     SELECT s.*, source_path, 'in', target_path
-    FROM ({SAID}) AS s WHERE %(direction)s::text <> 'out' AND target_path = ANY(%(frontier)s)) AS step
-WHERE NOT EXISTS (SELECT FROM unnest(%(seen)s::text[]) AS seen (path) WHERE path = neighbor)
-    AND (cardinality(%(relations)s::text[]) = 0 OR relation = ANY(%(relations)s))
+    FROM ({SAID}) AS s {_FRONTIER} ON target_path = f.path WHERE %(direction)s::text <> 'out') AS step
+JOIN unnest(%(named)s::text[]) AS named (neighbor) USING (neighbor)
+WHERE cardinality(%(relations)s::text[]) = 0 OR relation = ANY(%(relations)s)
 ORDER BY neighbor, relation IS NULL, sure DESC, direction DESC, source, line
 """  # noqa: S608 - a constant of this module, no value
 LINKS_BETWEEN = f"""
@@ -105,7 +120,8 @@ class GraphLink:
 class Graph:
     """The neighbourhood of a note: each note once, at its shortest distance, nearest first.
 
-    `hops` counts the notes at each distance, also where a shortened answer leaves some out of `edges`.
+    `hops` counts the notes at each distance that was walked, also those that are left out of `edges`; once so
+    many are named as an answer holds, nothing farther is looked for.
     `relations` and `direction` say which links were followed; no relations: all links.
     """
 
@@ -134,9 +150,12 @@ def walk_graph(
     include_content: bool = False,
     relations: Sequence[str] = (),
     direction: str = "both",
+    most: int = MOST_EDGES,
 ) -> Graph:
-    """The notes within `depth` links of a note. Every step goes only over links of one of the `relations`,
-    where any are given, and in `direction`: "out" from the note that links, "in" from the one linked to.
+    """The notes within `depth` links of a note, the nearest `most` of them by name.
+
+    Every step goes only over links of one of the `relations`, where any are given, and in `direction`: "out"
+    from the note that links, "in" from the one linked to.
 
     Raises QueryError for a depth out of range, an unknown relation or direction, NoteNotFound for an unknown
     path.
@@ -146,21 +165,23 @@ def walk_graph(
     towards = _check_direction(direction)
     start = find_note(conn, file_path)
     wanted = match_relations(conn, relations) if relations else ()
-    seen, frontier, hops = [start], [start], []
+    seen, frontier, hops = {start}, [start], []
     edges: list[GraphEdge] = []
     for hop in range(1, depth + 1):
-        rows = conn.execute(
-            STEP, {"frontier": frontier, "seen": seen, "relations": list(wanted), "direction": towards}
-        ).fetchall()
-        if not rows:
+        if len(edges) >= most:
+            break  # nothing that lies farther could be named
+        step = {"frontier": frontier, "relations": list(wanted), "direction": towards}
+        found = conn.execute(NEIGHBORS_BY_RELATION if wanted else NEIGHBORS, step).fetchall()
+        frontier = [path for (path,) in found if path not in seen]
+        if not frontier:
             break
+        seen.update(frontier)
+        hops.append(len(frontier))
+        rows = conn.execute(STEP, step | {"named": frontier[: most - len(edges)]}).fetchall()
         edges += [
             GraphEdge(row[0], hop, row[1], row[2], format_link(*row[3:8]), None, row[8], row[9])
-            for row in sorted(rows, key=lambda row: (row[1] != "out", row[0]))[: MOST_EDGES - len(edges)]
+            for row in sorted(rows, key=lambda row: (row[1] != "out", row[0]))
         ]
-        hops.append(len(rows))
-        frontier = [row[0] for row in rows]
-        seen += frontier
     edges = [replace(edge, sentence=clip_sentence(edge.sentence, edge.via)) for edge in edges]
     if include_content:
         edges = _add_previews(conn, edges)
@@ -233,7 +254,10 @@ def _check_direction(direction: str) -> Directions:
 def _explain(conn: Connection, graph: Graph) -> tuple[str, ...]:
     """Why there is nothing, or not everything."""
     if graph.total > len(graph.edges):
-        return (f"Only the nearest {len(graph.edges)} of {graph.total} notes are named.",)
+        told = f"Only the nearest {len(graph.edges)} of {graph.total} notes are named"
+        if len(graph.hops) < graph.depth:
+            return (f"{told}, and hop {len(graph.hops) + 1} was not walked: {NARROW}",)
+        return (f"{told}: {NARROW}",)
     if graph.edges:
         return ()
     here = conn.execute(RELATIONS_HERE, {"path": graph.file_path}).fetchall()

@@ -16,6 +16,7 @@ from obsidian_rag.errors import QueryError
 from obsidian_rag.graph import SENTENCE_LENGTH, Graph, clip_sentence, load_links, walk_graph
 from obsidian_rag.picture import load_picture
 from obsidian_rag.render import BUDGET, fit_graph, render_graph
+from obsidian_rag.tokens import estimate_tokens
 
 DAYS = 160
 NOTES = {
@@ -170,20 +171,29 @@ def test_what_else_a_link_may_say_is_drawn_only_where_it_is_sure(
     assert said(relations=["invested_in"]) == ["invested_in"]
 
 
-def test_a_hub_is_counted_whole_and_named_in_part(
-    index: SearchBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_is_counted_whole_and_named_in_part(index: SearchBench) -> None:
     found = walk(index, "Hub", 2)
     assert found.hops == (DAYS,)
     assert len(found.edges) == DAYS
-    text = render_graph(fit_graph(found, 3_000))
-    assert len(text) < 4_000 < BUDGET
+    text = render_graph(fit_graph(found, 1_000))
+    assert estimate_tokens(text) < 1_000 < BUDGET
     assert f"of {DAYS} links" in text
     assert f"Total: {DAYS} links across 1 hops" in text
-    monkeypatch.setattr(graph, "MOST_EDGES", 20)
-    fewer = walk(index, "Hub", 2)
+    fewer = walk(index, "Hub", most=20)
     assert (len(fewer.edges), fewer.total) == (20, DAYS)
-    assert fewer.notices == (f"Only the nearest 20 of {DAYS} notes are named.",)
+    assert fewer.notices == (
+        f"Only the nearest 20 of {DAYS} notes are named: ask for a relation, a direction or fewer hops.",
+    )
+    assert fewer.edges == found.edges[:20]
+
+
+def test_a_walk_ends_where_nothing_farther_could_be_named(index: SearchBench) -> None:
+    found = walk(index, "Hub", 3, most=20)
+    assert found.hops == (DAYS,)
+    assert found.notices == (
+        f"Only the nearest 20 of {DAYS} notes are named, and hop 2 was not walked: ask for a relation, a"
+        " direction or fewer hops.",
+    )
 
 
 def test_a_picture_of_a_hub_says_how_many_notes_it_leaves_out(index: SearchBench) -> None:
