@@ -105,7 +105,8 @@ CREATE TABLE notes (
     id INTEGER GENERATED ALWAYS AS IDENTITY UNIQUE, -- what postings and names refer to
     fts_config TEXT,                            -- text search configuration of this note's words
     keyword_version INTEGER,                    -- of the analysis that made its postings; NULL: none yet
-    note_date DATE                              -- the day the note is about: property, name, or file time
+    note_date DATE,                             -- the day the note is about: property, name, or file time
+    chunks INTEGER NOT NULL DEFAULT 0           -- of the note in documents
 );
 CREATE INDEX notes_note_date_idx ON notes (note_date);
 CREATE INDEX notes_file_hash_idx ON notes (file_hash);

@@ -96,7 +96,7 @@ def adopt_note(conn: Connection, read: ReadNote, old_path: str | None = None) ->
         conn.execute("DELETE FROM note_links WHERE source_path = %s", (note.file_path,))
         ids = find_ids(conn, [read])
         conn.execute("DELETE FROM notes WHERE id = ANY(%s)", (ids,))
-        insert_note_rows(conn, [read], ids)
+        insert_note_rows(conn, [read], ids, [len(rows)])
         insert_links(conn, [read.links])
         named = {"id": ids[0], "file_path": note.file_path, "title": note.title, "aliases": note.aliases}
         named["called"] = note.front_matter.get("title")

@@ -166,12 +166,12 @@ UNION SELECT source_path FROM note_links WHERE source_path = ANY(%(paths)s)
 NEW_IDS = "SELECT nextval(pg_get_serial_sequence('notes', 'id')) FROM generate_series(1, %s)"
 COPY_NOTES = """
 COPY notes (id, file_path, file_hash, title, aliases, tags, front_matter, content, warnings, size, mtime_ns,
-            ctime_ns, modified_at, parser_version, indexed_at, fts_config, keyword_version, note_date)
+            ctime_ns, modified_at, parser_version, indexed_at, fts_config, keyword_version, note_date, chunks)
 FROM STDIN (FORMAT BINARY)
 """
 NOTE_TYPES = (
     "int4", "text", "text", "text", "text[]", "text[]", "jsonb", "text", "text[]", "int8", "int8",
-    "int8", "timestamptz", "int4", "timestamptz", "text", "int4", "date",
+    "int8", "timestamptz", "int4", "timestamptz", "text", "int4", "date", "int4",
 )  # fmt: skip
 # Chunks on their way into `documents`, beside their words in arriving_terms.
 ARRIVING_CHUNKS = """
@@ -226,7 +226,7 @@ def store_notes(conn: Connection, arrivals: Sequence[Arrival], vectors: Mapping[
         links_before = load_link_signs(conn, present)
         if present:
             delete_notes(conn, present, [key for arrival in arrivals for key in arrival.hashes])
-        insert_note_rows(conn, reads, ids)
+        insert_note_rows(conn, reads, ids, [len(arrival.chunks) for arrival in arrivals])
         insert_links(conn, [read.links for read in reads])
         terms = [(note_id, arrival.terms) for note_id, arrival in zip(ids, arrivals, strict=True)]
         gather_terms(conn, terms)
@@ -270,21 +270,23 @@ def find_ids(conn: Connection, reads: Sequence[ReadNote]) -> list[int]:
     return [known[path] if path in known else next(new)[0] for path in paths]
 
 
-def insert_note_rows(conn: Connection, reads: Sequence[ReadNote], ids: Sequence[int]) -> None:
-    """Write the own rows of notes that have none."""
+def insert_note_rows(
+    conn: Connection, reads: Sequence[ReadNote], ids: Sequence[int], chunks: Sequence[int]
+) -> None:
+    """Write the own rows of notes that have none; `chunks` is how many chunks each has."""
     with conn.cursor() as cur, cur.copy(COPY_NOTES) as copy:
         copy.set_types(NOTE_TYPES)
-        for note_id, read in zip(ids, reads, strict=True):
-            copy.write_row(_note_row(note_id, read))
+        for note_id, read, count in zip(ids, reads, chunks, strict=True):
+            copy.write_row(_note_row(note_id, read, count))
 
 
-def _note_row(note_id: int, read: ReadNote) -> tuple[object, ...]:
+def _note_row(note_id: int, read: ReadNote, chunks: int) -> tuple[object, ...]:
     note, file = read.note, read.file
     return (
         note_id, note.file_path, read.file_hash, note.title, list(note.aliases), list(note.tags),
         Jsonb(note.front_matter, dumps=_dump_json), note.text, list(note.warnings), file.size, file.mtime_ns,
         file.ctime_ns, _as_datetime(file.mtime_ns), read.parser_version, read.read_at, read.fts_config,
-        KEYWORD_VERSION, find_note_date(note.title, note.front_matter),
+        KEYWORD_VERSION, find_note_date(note.title, note.front_matter), chunks,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from obsidian_rag.keywords import refresh_keywords
 from obsidian_rag.naming import list_parts
 from obsidian_rag.postgres import connect
 from obsidian_rag.postings import HEADING_WEIGHT, K1, NAME_WEIGHT, B
+from obsidian_rag.search.facts import load_facts
 from obsidian_rag.search.keyword import NOTE_SHARE, search_keywords
 
 SIMPLE = {"fts_config": "simple"}  # a configuration whose lexemes Python can compute: words in lower case
@@ -122,11 +123,18 @@ def compute_scores(postings: list[Posting], query: str) -> dict[str, float]:
     }
 
 
+MISCOUNTED = """
+SELECT file_path, n.chunks, count(d.id) FROM notes n LEFT JOIN documents d USING (file_path)
+GROUP BY file_path HAVING n.chunks <> count(d.id)
+"""
+
+
 def check_everything(bench: Workbench) -> None:
     postings = compute_postings(bench)
     assert sorted(bench.rows(CONTENTS["postings"])) == postings
     stats = bench.rows("SELECT notes, chunks, note_length, chunk_length FROM keyword_stats")
     assert stats == [compute_stats(postings)]
+    assert bench.rows(MISCOUNTED) == []
     stored = bench.rows(
         "SELECT file_path, kind, key, words, trigrams FROM note_names LEFT JOIN notes ON notes.id = note_id"
     )
@@ -135,7 +143,9 @@ def check_everything(bench: Workbench) -> None:
     assert set(named) == compute_names(bench)
     with connect(bench.database_url, read_only=True) as conn:
         for query in QUERIES:
-            scores = {hit.file_path: hit.score for hit in search_keywords(conn, query, 1000).hits}
+            scores = {
+                hit.file_path: hit.score for hit in search_keywords(conn, load_facts(conn), query, 1000).hits
+            }
             assert scores == pytest.approx(compute_scores(postings, query), abs=1e-9), query
 
 
