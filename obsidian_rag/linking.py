@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -19,6 +19,7 @@ from obsidian_rag.vaults import VaultReader
 
 # Raise when the rules by which links are resolved change.
 RESOLVER_VERSION = 1
+LINKS_AT_ONCE, NAMES_AT_ONCE = 10_000, 5_000  # in memory
 
 COUNT_LINKS = """
 SELECT count(*), count(*) FILTER (WHERE target_type <> 'unresolved'),
@@ -72,24 +73,6 @@ def digest_targets(reader: VaultReader, aliases: Mapping[str, Sequence[str]]) ->
     return hashlib.blake2b(known.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _resolve_all(
-    conn: Connection, reader: VaultReader, aliases: Mapping[str, Sequence[str]]
-) -> tuple[int, int]:
-    links = load_links(conn)
-    resolver = reader.make_resolver(aliases)
-    resolutions = [
-        resolver.resolve(link.target_name, link.source_path, cast(LinkKind, link.kind)) for link in links
-    ]
-    changed = [
-        (link.id, resolution)
-        for link, resolution in zip(links, resolutions, strict=True)
-        if link.resolution != resolution
-    ]
-    if changed:
-        save_resolutions(conn, changed)
-    return len(links), sum(1 for resolution in resolutions if resolution.target_type != "unresolved")
-
-
 @dataclass(frozen=True, slots=True)
 class StoredLink:
     """A row of note_links with what it leads to at present."""
@@ -101,15 +84,39 @@ class StoredLink:
     resolution: Resolution
 
 
-def load_links(conn: Connection) -> list[StoredLink]:
-    """All links of the index."""
-    rows = conn.execute(
-        "SELECT id, source_path, target_name, kind, target_path, target_type, via FROM note_links"
-    ).fetchall()
-    return [
-        StoredLink(link_id, source, target, kind, Resolution(path, target_type, via))
-        for link_id, source, target, kind, path, target_type, via in rows
-    ]
+NEXT_LINKS = """
+SELECT id, source_path, target_name, kind, target_path, target_type, via FROM note_links
+WHERE id > %s ORDER BY id LIMIT %s
+"""
+
+
+def list_links(conn: Connection) -> Iterator[list[StoredLink]]:
+    """All links of the index, a part at a time: a large vault has millions."""
+    after = -1
+    while rows := conn.execute(NEXT_LINKS, (after, LINKS_AT_ONCE)).fetchall():
+        after = rows[-1][0]
+        yield [
+            StoredLink(link_id, source, target, kind, Resolution(path, target_type, via))
+            for link_id, source, target, kind, path, target_type, via in rows
+        ]
+
+
+def _resolve_all(
+    conn: Connection, reader: VaultReader, aliases: Mapping[str, Sequence[str]]
+) -> tuple[int, int]:
+    resolver = reader.make_resolver(aliases)
+    count = resolved = 0
+    with conn.transaction():
+        for links in list_links(conn):
+            resolutions = [
+                resolver.resolve(link.target_name, link.source_path, cast(LinkKind, link.kind))
+                for link in links
+            ]
+            pairs = zip(links, resolutions, strict=True)
+            save_resolutions(conn, [(link.id, new) for link, new in pairs if link.resolution != new])
+            count += len(links)
+            resolved += sum(1 for resolution in resolutions if resolution.target_type != "unresolved")
+    return count, resolved
 
 
 DELETE_STRAY_LINKS = """
@@ -125,7 +132,9 @@ def delete_stray_links(conn: Connection) -> int:
 
 
 def save_resolutions(conn: Connection, changed: Sequence[tuple[int, Resolution]]) -> None:
-    """Write what links lead to, in one transaction."""
+    """Write what links lead to."""
+    if not changed:
+        return
     conn.execute(
         "UPDATE note_links AS l SET target_path = u.path, target_type = u.type, via = u.via,"
         " updated_at = now()"
@@ -152,6 +161,7 @@ def take_relation_rules(conn: Connection, table: Table) -> int:
 
 # A link that leads nowhere names a note still to be written: a node of the graph like any other.
 LINK_NAMES = """
+CREATE TEMPORARY TABLE wanted_names ON COMMIT DROP AS
 WITH shown AS (
     SELECT coalesce(nullif(display_text, ''), regexp_replace(target_name, '^.*/', '')) AS text,
            coalesce(target_path, '?' || lower(target_name)) AS node, sum(occurrences) AS uses
@@ -162,21 +172,28 @@ WITH shown AS (
         AND coalesce(octet_length(target_path), 0) <= 1500  -- a row's key has at most 2,704 bytes
     GROUP BY 1, 2
 )
-SELECT text, node, uses::int, (uses / sum(uses) OVER (PARTITION BY node))::real FROM shown
+SELECT text, node, uses::int AS uses, (uses / sum(uses) OVER (PARTITION BY node))::real AS share FROM shown
 """
-SAVED_NAMES = "SELECT text, node, uses, share FROM link_names"
 DELETE_NAMES = """
-DELETE FROM link_names n USING unnest(%s::text[], %s::text[]) AS d (text, node)
-WHERE n.text = d.text AND n.node = d.node
+DELETE FROM link_names n WHERE NOT EXISTS (
+    SELECT FROM wanted_names w
+    WHERE (w.text, w.node, w.uses, w.share) = (n.text, n.node, n.uses, n.share))
 """
-INSERT_NAME = "INSERT INTO link_names (text, node, uses, share, key) VALUES (%s, %s, %s, %s, %s)"
+NEW_NAMES = """
+SELECT text, node, uses, share FROM wanted_names w
+WHERE NOT EXISTS (SELECT FROM link_names n WHERE n.text = w.text AND n.node = w.node)
+"""
+COPY_NAMES = "COPY link_names (text, node, uses, share, key) FROM STDIN"
 
 
 def refresh_link_names(conn: Connection) -> None:
     """Bring the names that links give to notes up to date; only rows that change are written."""
-    wanted = set(conn.execute(LINK_NAMES).fetchall())
-    saved = set(conn.execute(SAVED_NAMES).fetchall())
-    gone, new = saved - wanted, wanted - saved
-    with conn.transaction(), conn.cursor() as cur:
-        cur.execute(DELETE_NAMES, ([row[0] for row in gone], [row[1] for row in gone]))
-        cur.executemany(INSERT_NAME, [(*row, analyze(row[0]).key) for row in new])
+    with conn.transaction():
+        conn.execute(LINK_NAMES)
+        conn.execute(DELETE_NAMES)
+        with conn.cursor("new_names") as new, conn.cursor() as cur:
+            new.execute(NEW_NAMES)
+            while rows := new.fetchmany(NAMES_AT_ONCE):
+                with cur.copy(COPY_NAMES) as copy:
+                    for row in rows:
+                        copy.write_row((*row, analyze(row[0]).key))
