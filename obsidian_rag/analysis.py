@@ -41,7 +41,7 @@ def _list_patterns(letter: str, lower: str, upper: str, digit: str) -> tuple[str
     sign = letter + digit
     compound = (
         rf"(?<![{sign}_])"
-        rf"(?:[{sign}_]++(?:(?:://|[-./\\:@#+&=?~%])[{sign}_]++)++|[{sign}_][{sign}]*+_[{sign}_]++)"
+        rf"(?:[{sign}_]++(?:(?:://|[-./\\:@#+&=?~%])[{sign}_]++)+|[{sign}_][{sign}]*+_[{sign}_]++)"
         r"(?:\+\+|\#)?"
         rf"|[{letter}][{sign}]{{0,{LONGEST_TERM}}}+(?:\+\+|\#)"
     )

@@ -201,7 +201,7 @@ def _inner_fences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 # A line begins after the blank lines that precede it.
-_LINE = re.compile(r"\n(?:[^\S\n]*+\n)*+")
+_LINE = re.compile(r"\n(?:[^\S\n]*+\n)*")
 # A sentence or clause ends after its mark and the blanks that follow, without which only the marks of
 # scripts that have no spaces count.
 _SENTENCE = re.compile(

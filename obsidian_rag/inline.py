@@ -16,20 +16,22 @@ from markdown_it.common.utils import unescapeAll
 
 from obsidian_rag.models import LinkKind
 
+# Groups are not repeated possessively: before Python 3.11.5 that loses matches. None of these needs it, since
+# what a group gives back begins with nothing that may follow it.
 _SPECIAL = re.compile(r"[\\`<$\[\]#]")
 # A lone bracket is part of the target, two of them are not; a link does not go over a line's end.
-_WIKILINK = re.compile(r"\[\[(?!\[)((?:[^\[\]\n]++|\](?!\])|\[(?!\[))++)\]\]")
+_WIKILINK = re.compile(r"\[\[(?!\[)((?:[^\[\]\n]++|\](?!\])|\[(?!\[))+)\]\]")
 _BACKTICKS = re.compile("`+")
 _AUTOLINK = re.compile(
     r"<(?:[A-Za-z][A-Za-z0-9+.\-]{1,31}:[^<>\x00-\x20]*+|[\w.!#$%&'*+/=?^`{|}~-]++@[A-Za-z0-9.-]++)>"
 )
-_ATTRIBUTE = r"""\s++[a-zA-Z_:][a-zA-Z0-9:._-]*+(?:\s*+=\s*+(?:[^"'=<>`\x00-\x20]++|'[^']*+'|"[^"]*+"))?+"""
-_TAG = re.compile(rf"<(?:[A-Za-z][A-Za-z0-9\-]*+(?:{_ATTRIBUTE})*+\s*+/?|/[A-Za-z][A-Za-z0-9\-]*+\s*+)>")
+_ATTRIBUTE = r"""\s++[a-zA-Z_:][a-zA-Z0-9:._-]*+(?:\s*+=\s*+(?:[^"'=<>`\x00-\x20]++|'[^']*+'|"[^"]*+"))?"""
+_TAG = re.compile(rf"<(?:[A-Za-z][A-Za-z0-9\-]*+(?:{_ATTRIBUTE})*\s*+/?|/[A-Za-z][A-Za-z0-9\-]*+\s*+)>")
 _HTML_ENDS = (("<!--", "-->"), ("<?", "?>"), ("<![CDATA[", "]]>"), ("<!", ">"))
 _MATH_CLOSE = re.compile(r"(?<![\s\\$])\$(?![\d$])")
 _DESTINATION_STOP = re.compile(r"[\\()\x00-\x20\x7f]")
 _SPACES = re.compile(r"[ \t\n]*")
-_TITLE = re.compile(r""""(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'|\((?:[^()\\]++|\\.)*+\)""", re.DOTALL)
+_TITLE = re.compile(r""""(?:[^"\\]++|\\.)*"|'(?:[^'\\]++|\\.)*'|\((?:[^()\\]++|\\.)*\)""", re.DOTALL)
 # Letters of any script with their marks, emoji, digits, "_", "-", "/". Given as what ends a tag, because
 # `re` has no class for marks and emoji: blanks, ASCII punctuation, and the blocks that hold punctuation.
 _TAG_NAME = re.compile(

@@ -21,7 +21,7 @@ _ABBREVIATION = re.compile(
     r"|etc|e\.g|i\.e|z\.B|bzw|ca|approx|pp?|Jan|Feb|Mar|Apr|Aug|Sept?|Oct|Nov|Dec|(?:\w\.)+\w)\.$"
 )
 # Between links under one label: `Authors: [[A]], [[B]] and [[C]]`.
-_IN_LIST = re.compile(r"[\s,;、，；&+/*_]*+(?:and|und|et|y|or|和)?+[\s*_]*+")
+_IN_LIST = re.compile(r"[\s,;、，；&+/*_]*+(?:and|und|et|y|or|和)?[\s*_]*+")
 _EMPHASIS = re.compile(r"\*+|__+|==|~~|`")
 # `Author: [[A]]`, `**Author:** see [[A]]`, `author:: [[A]]`, also in brackets within a line.
 _LABEL = re.compile(
