@@ -40,19 +40,26 @@ WHERE target_type = 'note' AND m.relations <> '{}' AND said.relation IS DISTINCT
 """
 # Joined rather than compared with an array: to plan that takes longer than to find the links.
 _FRONTIER = "JOIN unnest(%(frontier)s::text[]) AS f (path)"
-_NEIGHBORS = f"""
-SELECT neighbor FROM (
-    SELECT target_path AS neighbor, TRUE AS is_out FROM {{links}} {_FRONTIER} ON source_path = f.path
-    WHERE %(direction)s::text <> 'in' AND {{wanted}}
-    UNION ALL
-    SELECT source_path, FALSE FROM {{links}} {_FRONTIER} ON target_path = f.path
-    WHERE %(direction)s::text <> 'out' AND {{wanted}}) AS step
-GROUP BY neighbor ORDER BY bool_or(is_out) DESC, neighbor
-"""  # noqa: S608 - a constant of this module, no value
 # The notes one link further: those that are linked to first, then by path, so that the same graph always
 # reads the same.
-NEIGHBORS = _NEIGHBORS.format(links="note_links", wanted="target_type = 'note'")
-NEIGHBORS_BY_RELATION = _NEIGHBORS.format(links=f"({SAID}) AS s", wanted="relation = ANY(%(relations)s)")
+NEIGHBORS = f"""
+SELECT neighbor FROM (
+    SELECT target_path AS neighbor, TRUE AS is_out FROM note_links {_FRONTIER} ON source_path = f.path
+    WHERE %(direction)s::text <> 'in' AND target_type = 'note'
+    UNION ALL
+    SELECT source_path, FALSE FROM note_links {_FRONTIER} ON target_path = f.path
+    WHERE %(direction)s::text <> 'out' AND target_type = 'note') AS step
+GROUP BY neighbor ORDER BY bool_or(is_out) DESC, neighbor
+"""  # noqa: S608 - a constant of this module, no value
+NEIGHBORS_BY_RELATION = f"""
+SELECT neighbor FROM (
+    SELECT target_path AS neighbor, TRUE AS is_out FROM ({SAID}) AS s {_FRONTIER} ON source_path = f.path
+    WHERE %(direction)s::text <> 'in' AND relation = ANY(%(relations)s)
+    UNION ALL
+    SELECT source_path, FALSE FROM ({SAID}) AS s {_FRONTIER} ON target_path = f.path
+    WHERE %(direction)s::text <> 'out' AND relation = ANY(%(relations)s)) AS step
+GROUP BY neighbor ORDER BY bool_or(is_out) DESC, neighbor
+"""  # noqa: S608 - constants of this module, no value
 # Of several links to the same note the one that says most.
 STEP = f"""
 SELECT DISTINCT ON (neighbor) neighbor, direction, source, kind, target_name, heading, block, property,

@@ -29,14 +29,14 @@ A_PLACE = 0.98
 _ARCHIVE = re.compile(r"[\W\d_]*archives?[\W_]*", re.IGNORECASE)
 
 # Of a note that everything links to, more than so many rows tell nothing new.
-INBOUND = f"""
+INBOUND = """
 SELECT path, n.links FROM unnest(%(paths)s::text[]) AS path CROSS JOIN LATERAL (
     SELECT count(DISTINCT source_path) AS links FROM (
         SELECT source_path FROM note_links
         WHERE target_path = path AND target_type = 'note' AND source_path <> path
-        LIMIT {3 * MANY_LINKS}) AS l) AS n
+        LIMIT %(most)s) AS l) AS n
 WHERE n.links > 0
-"""  # noqa: S608 - a constant of this module, no value
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def count_inbound(conn: Connection, paths: Sequence[str]) -> dict[str, int]:
     """How many other notes link to each of these, at most about 3 * MANY_LINKS; those that none links to are
     left out.
     """
-    return dict(conn.execute(INBOUND, {"paths": list(paths)}).fetchall())
+    return dict(conn.execute(INBOUND, {"paths": list(paths), "most": 3 * MANY_LINKS}).fetchall())
 
 
 def weigh_list(paths: Sequence[str], strengths: Mapping[str, float], priors: Priors) -> list[str]:
