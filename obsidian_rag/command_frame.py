@@ -21,8 +21,11 @@ import click
 
 from obsidian_rag.config import DEFAULT_ARCHIVE, EMBEDDERS, FUSIONS, NAMES, Settings, load_settings
 from obsidian_rag.errors import ObsidianRagError
+from obsidian_rag.screen.safety import show_text
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from obsidian_rag.index_reader import IndexReader
 
 SETTING_OPTIONS: tuple[tuple[str, str, str], ...] = (
@@ -51,6 +54,12 @@ FAILURE = "obsidian_rag.failure"
 # Set where a command prints one document after the other, each in a line.
 JSON_LINES = "obsidian_rag.json_lines"
 
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class SettingOption(click.Option):
+    """An option that sets a setting for this once."""
+
 
 def with_settings(command: Command) -> Command:
     """Give a command the options for settings; it gets the merged `settings`. Errors end with exit code 2."""
@@ -67,7 +76,7 @@ def with_settings(command: Command) -> Command:
             settings = load_settings(os.environ, flags, Path.cwd())
             if not arguments.get("quiet"):
                 for notice in settings.notices:
-                    click.echo(notice, err=True)
+                    click.echo(show_text(notice), err=True)
             return command(settings=settings, **arguments)
         except ObsidianRagError as exc:
             fail(as_json, exc.message, exc.mend)
@@ -92,7 +101,9 @@ def with_settings(command: Command) -> Command:
             fail(as_json, words, "This is a fault of obsidian-rag; please report it.")
 
     for flag, name, text in reversed(SETTING_OPTIONS):
-        wrapped = click.option(flag, name.lower(), metavar="TEXT", help=f"{text} [{name}]")(wrapped)
+        wrapped = click.option(
+            flag, name.lower(), cls=SettingOption, metavar="TEXT", help=f"{text} [{name}]"
+        )(wrapped)
     return wrapped
 
 
@@ -113,7 +124,7 @@ def fail(as_json: bool, message: str, mend: str, code: int = COULD_NOT_RUN) -> N
     if as_json:
         shown = click.get_current_context().meta.get(FAILURE, {"status": "failed"})
         print_json(shown | {"error": message, "mend": mend})
-    click.echo(f"Error: {ObsidianRagError(message, mend)}", err=True)
+    click.echo(f"Error: {show_text(str(ObsidianRagError(message, mend)))}", err=True)
     sys.exit(code)
 
 
@@ -131,26 +142,17 @@ def failing_as(shown: Mapping[str, Any]) -> Callable[[Command], Command]:
     return decorate
 
 
-class JsonGroup(click.Group):
-    """A group whose commands answer `--json` with a document even where their arguments cannot be read."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta["obsidian_rag.json"] = "--json" in args
-        return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except click.UsageError as exc:
-            if ctx.meta["obsidian_rag.json"]:
-                print_json({"status": "failed", "error": exc.format_message(), "mend": "See --help."})
-            raise
-
-
 def forgive_encoding() -> None:
     """Print what the terminal's encoding does not have as an escape: a note may hold anything."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def leave_on_sigterm() -> None:
+    """Let SIGTERM end this program as an exit does, so that the embedded server is given back."""
+    from obsidian_rag import embedded
+
+    embedded.leave_on_sigterm()
 
 
 @contextmanager
@@ -159,11 +161,20 @@ def open_reader(settings: Settings) -> Iterator[IndexReader]:
     from obsidian_rag.index_reader import IndexReader
 
     forgive_encoding()
-    reader = IndexReader(settings, lambda text: click.echo(text, err=True))
+    reader = IndexReader(settings, lambda text: click.echo(show_text(text), err=True))
     try:
         yield reader
     finally:
         reader.close()
+
+
+def open_screen() -> Console | None:
+    """The console on which results are laid out; None for a file or a pipe, which get Markdown."""
+    if not sys.stdout.isatty():
+        return None
+    from obsidian_rag.screen.paint import open_console
+
+    return open_console()
 
 
 def with_priors(command: Command) -> Command:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from obsidian_rag.client_config import make_claude_line
 from obsidian_rag.config import DEFAULT_ARCHIVE, FUSIONS, Settings, Vault, join_list, mask_password
 from obsidian_rag.errors import SettingsError
 from obsidian_rag.graph import walk_graph
@@ -19,12 +20,13 @@ from obsidian_rag.migrate import sql_folder
 from obsidian_rag.postgres import Connection
 from obsidian_rag.progress import open_progress
 from obsidian_rag.render import fit_graph, render_graph, render_report
+from obsidian_rag.screen.safety import show_text
 from obsidian_rag.search.pipeline import Answer, search
 from obsidian_rag.search.query import Mode, make_request
 
 SHOWN = 3  # notes of each question
 BESIDE = ("same_note", "neighbor")  # what stands under a note's best passage
-GRAPH_BUDGET = 2_000  # characters, about 30 links
+GRAPH_BUDGET = 800  # tokens, about 30 links
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +62,17 @@ def run_demo(settings: Settings) -> int:
     _title(f"Indexing {', '.join(str(vault.root) for vault in settings.vaults)}")
     with open_progress(quiet=False) as progress:
         report = run_indexer(settings, Options(), progress)
-    print(render_report(report))
+    _show(render_report(report))
     reader = IndexReader(settings, lambda text: print(text, file=sys.stderr))
     try:
         tour = reader.run(_make_tour) if own else EXAMPLE_TOUR
         for mode, question in tour.questions:
             _title(f"{mode}: {question}")
-            print(_summarize(search(reader, make_request(question, mode))))
+            _show(_summarize(search(reader, make_request(question, mode))))
         if tour.entrance is not None:
             _title("The link graph")
             graph = reader.run(partial(walk_graph, file_path=tour.entrance, depth=2))
-            print(render_graph(fit_graph(graph, GRAPH_BUDGET)))
+            _show(render_graph(fit_graph(graph, GRAPH_BUDGET)))
     finally:
         reader.close()
     _title("Next")
@@ -94,7 +96,12 @@ def _make_tour(conn: Connection) -> Tour:
 
 
 def _title(text: str) -> None:
-    print(f"\n=== {text}", flush=True)
+    _show(f"\n=== {text}")
+
+
+def _show(text: str) -> None:
+    """Print text of notes, which a terminal must not obey."""
+    print(show_text(text), flush=True)
 
 
 def _summarize(answer: Answer) -> str:
@@ -131,13 +138,18 @@ def connect_line(settings: Settings, program: str) -> str:
     A value with a password is left to the shell to fill in.
     """
     hidden = _hidden(settings)
-    given = {"VAULT_PATH": os.pathsep.join(str(vault.root) for vault in settings.vaults)}
-    given |= {name: value for name, value in _values(settings).items() if value is not None}
+    given = list_given(settings)
     passed = [
         f'-e {name}="${name}"' if name in hidden else f"-e {shlex.quote(f'{name}={value}')}"
         for name, value in given.items()
     ]
-    return f"claude mcp add --scope user obsidian-rag {' '.join(passed)} -- {program} serve"
+    return make_claude_line(program, passed)
+
+
+def list_given(settings: Settings) -> dict[str, str]:
+    """The settings that are not at their defaults, by name, as they are written."""
+    given = {"VAULT_PATH": os.pathsep.join(str(vault.root) for vault in settings.vaults)}
+    return given | {name: value for name, value in _values(settings).items() if value is not None}
 
 
 def _values(settings: Settings) -> dict[str, str | None]:
@@ -149,6 +161,7 @@ def _values(settings: Settings) -> dict[str, str | None]:
         "EMBED_MODEL": settings.embed_model,
         "EMBEDDER": settings.embedder if settings.embedder != "auto" else None,
         "FTS_CONFIG": settings.fts_config,
+        "LINK_RELATIONS": str(settings.link_relations) if settings.link_relations else None,
         "SEARCH_FUSION": settings.search_fusion if settings.search_fusion != FUSIONS[0] else None,
         "SEARCH_BOOSTS": join_list([f"{folder}={factor}" for folder, factor in settings.search_boosts])
         or None,

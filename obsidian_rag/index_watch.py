@@ -14,6 +14,7 @@ from obsidian_rag.indexing import Options, run_indexer
 from obsidian_rag.models import RunReport
 from obsidian_rag.progress import SilentProgress, open_progress
 from obsidian_rag.render import render_report
+from obsidian_rag.screen.safety import show_text
 from obsidian_rag.watching import may_pass, watch_vaults
 
 
@@ -57,7 +58,7 @@ class _Runs:
         self.last = report
 
     def say(self, text: str) -> None:
-        click.echo(text, err=True)
+        click.echo(show_text(text), err=True)
 
     def _tell(self, report: RunReport) -> None:
         if self.as_json:

@@ -19,7 +19,6 @@ from ollama_double import Hold, Model
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from obsidian_rag import cli as cli_module
 from obsidian_rag import config, embedded, ledger
 from obsidian_rag.cli import cli
 from obsidian_rag.config import Settings, parse_vaults
@@ -773,7 +772,7 @@ def test_every_check_is_documented() -> None:
 @pytest.fixture
 def run(indexed: Consultation, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     monkeypatch.chdir(indexed.home)
-    monkeypatch.setattr(cli_module, "leave_on_sigterm", lambda: None)
+    monkeypatch.setattr(embedded, "leave_on_sigterm", lambda: None)
 
     def call(*arguments: str, **variables: str) -> Any:
         environment = indexed.bench.environment | {"HOME": str(indexed.home), "PATH": ""} | variables

@@ -16,7 +16,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from raw_server import RawServer
 
-from obsidian_rag import cli as module
+from obsidian_rag import embedded
 from obsidian_rag.cli import cli
 from obsidian_rag.config import Settings
 from obsidian_rag.index_reader import IndexReader
@@ -54,7 +54,7 @@ def in_a_quiet_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "queries.jsonl").write_text('{"id": "1", "query": "pump", "relevant": ["Pump.md"]}\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(module, "leave_on_sigterm", lambda: None)
+    monkeypatch.setattr(embedded, "leave_on_sigterm", lambda: None)
 
 
 @pytest.fixture
