@@ -49,12 +49,9 @@ def render_page(picture: Picture) -> str:
     """The page's text, to be written in UTF-8."""
     drawn = draw_notes(picture)
     styles = {relation: n for n, (relation, _) in enumerate(count_relations(picture)[:COLOURED])}
-    template = resources.files("obsidian_rag.picture").joinpath("page.html").read_text("utf-8")
-    style = _between(template, "<style>", "</style>")
-    script = _between(template, "<script>", "</script>")
+    template = _read_template()
     parts = {
-        "policy": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'",
+        "policy": make_policy(),
         "title": _show(picture.notes[0].title),
         "summary": _show(" ".join([f"{_summarize(picture)}.", *picture.notices])),
         "view": " ".join(f"{value:g}" for value in _find_view(drawn)),
@@ -66,6 +63,21 @@ def render_page(picture: Picture) -> str:
     }
     # In one pass, so that text of a note that looks like a place is not filled in.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match.group(1)], template)
+
+
+def make_policy() -> str:
+    """The content security policy of the page: its own style and script, nothing else."""
+    template = _read_template()
+    style = _between(template, "<style>", "</style>")
+    script = _between(template, "<script>", "</script>")
+    return (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _read_template() -> str:
+    return resources.files("obsidian_rag.picture").joinpath("page.html").read_text("utf-8")
 
 
 def _between(text: str, start: str, end: str) -> str:
