@@ -51,7 +51,7 @@ CREATE TABLE note_links (
     target_type TEXT,                           -- note, attachment, unresolved
     via TEXT,                                   -- name, or alias: an addition to Obsidian's rules
     relation TEXT,                              -- what the text says of the two: founded, author
-    sentence TEXT                               -- which says so, else the first in which the link stands
+    sentence TEXT                               -- that says so, else the first in which the link stands
 );
 CREATE INDEX note_links_source_idx ON note_links (source_path);
 CREATE INDEX note_links_target_path_idx ON note_links (target_path);
@@ -67,7 +67,7 @@ CREATE TABLE link_mentions (
     line INTEGER NOT NULL,
     sentence TEXT NOT NULL,                     -- as it reads, links by display text; empty for a property
     first INTEGER NOT NULL,                     -- where the link's text begins in it
-    last INTEGER NOT NULL,                      -- and where it ends
+    last INTEGER NOT NULL,                      -- where the link's text ends in it
     context TEXT NOT NULL DEFAULT '',           -- the heading, list item or table column it stands under
     label TEXT,                                 -- written before it as its type: a property's key, 'Author:'
     relations JSONB NOT NULL DEFAULT '{}'       -- relation -> how sure, from 0 to 1
@@ -80,8 +80,8 @@ CREATE TABLE link_names (
     text TEXT NOT NULL,                         -- as it is shown
     node TEXT NOT NULL,                         -- path of the note, or '?' and the name that leads nowhere
     key TEXT NOT NULL,                          -- its words, folded, in lower case
-    uses INTEGER NOT NULL,                      -- how often
-    share REAL NOT NULL,                        -- of all links to the note
+    uses INTEGER NOT NULL,                      -- how often links are shown so
+    share REAL NOT NULL,                        -- how many of all links to the note, from 0 to 1
     PRIMARY KEY (text, node)
 );
 CREATE INDEX link_names_key_idx ON link_names (md5(key));
@@ -123,15 +123,15 @@ CREATE TABLE index_settings (
     fts_config TEXT NOT NULL,                   -- text search configuration of the words
     updated_at TIMESTAMPTZ NOT NULL DEFAULT now(),
     fusion_g REAL,                              -- how far vectors are trusted beside words, from 0 to 1
-    fusion_chunks BIGINT,                       -- chunks in the index when that was measured
+    fusion_chunks BIGINT,                       -- chunks in the index when fusion_g was measured
     cosine_mean REAL,                           -- of questions and chunks that have nothing to do with them
-    cosine_spread REAL,                         -- standard deviation of the same
+    cosine_spread REAL,                         -- standard deviation of these cosines
     relation_rules BYTEA,                       -- hash of the rules by which links were typed
     reembedded_at TIMESTAMPTZ,                  -- when the vectors were last changed for another embedder's
     link_targets BYTEA,                         -- hash of the names by which all links were resolved
     fts_configs TEXT[] NOT NULL DEFAULT '{}',   -- configurations of the notes, the commonest first
     counted_chunks BIGINT,                      -- chunks when frequent_lexemes was filled; NULL: it is not
-    fresh_notes INTEGER[] NOT NULL DEFAULT '{}' -- ids of the notes written since
+    fresh_notes INTEGER[] NOT NULL DEFAULT '{}' -- ids of the notes written since frequent_lexemes was filled
 );
 
 -- A change of the embedder that is not finished, in one row; none otherwise. The vectors of documents are
@@ -188,7 +188,7 @@ CREATE TABLE frequent_lexemes (
     lexeme TEXT COLLATE "C" PRIMARY KEY,
     chunks INTEGER NOT NULL,                    -- that hold it
     notes INTEGER NOT NULL,
-    champions INTEGER[] NOT NULL                -- notes.id
+    champions INTEGER[] NOT NULL                -- notes.id of those that say most of it
 );
 
 -- Sums over notes and chunks, kept up with every note: one row.
@@ -196,8 +196,8 @@ CREATE TABLE keyword_stats (
     only_row BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (only_row),
     notes BIGINT NOT NULL DEFAULT 0,
     chunks BIGINT NOT NULL DEFAULT 0,
-    note_length BIGINT NOT NULL DEFAULT 0,
-    chunk_length BIGINT NOT NULL DEFAULT 0      -- lengths in terms
+    note_length BIGINT NOT NULL DEFAULT 0,      -- of all notes, in terms
+    chunk_length BIGINT NOT NULL DEFAULT 0      -- of all chunks, in terms
 );
 INSERT INTO keyword_stats DEFAULT VALUES;
 
@@ -216,26 +216,36 @@ CREATE TABLE index_failures (
     run_id BIGINT NOT NULL REFERENCES index_runs ON DELETE CASCADE,
     file_path TEXT NOT NULL,
     stage TEXT NOT NULL,                        -- walk, read, parse, embed, store
-    error TEXT NOT NULL,
+    error TEXT NOT NULL,                        -- why
     failed_at TIMESTAMPTZ NOT NULL DEFAULT now()
 );
 CREATE INDEX index_failures_run_idx ON index_failures (run_id);
 
 -- Indexes that are taken away while many notes come in at once; empty otherwise.
 CREATE TABLE withdrawn_indexes (
-    name TEXT PRIMARY KEY                       -- one of those above
+    name TEXT PRIMARY KEY                       -- of an index of documents, postings or note_names
 );
 
 -- Links that lead nowhere: a slip, or a note still to be written.
 CREATE VIEW broken_links AS
-    SELECT source_path, line, kind, target_name, heading, block, display_text, occurrences
+    SELECT
+        source_path,                            -- the note that links
+        line,                                   -- of the first occurrence
+        kind,                                   -- wikilink, embed, markdown, markdown_embed, property
+        target_name,                            -- as written
+        heading,                                -- after #
+        block,                                  -- after #^
+        display_text,                           -- after |, or in the brackets of a Markdown link
+        occurrences                             -- in the note
     FROM note_links
     WHERE target_type = 'unresolved'
     ORDER BY source_path, line;
 
 -- Notes without a link from or to another note.
 CREATE VIEW orphans AS
-    SELECT n.file_path, n.title
+    SELECT
+        n.file_path,
+        n.title
     FROM notes n
     WHERE NOT EXISTS (
         SELECT FROM note_links l
@@ -243,16 +253,92 @@ CREATE VIEW orphans AS
             AND (l.source_path = n.file_path OR l.target_path = n.file_path))
     ORDER BY n.file_path;
 
+-- The links to each note from others, with what their sentences say.
+CREATE VIEW backlinks AS
+    SELECT
+        target_path AS file_path,               -- the note that is linked to
+        source_path,                            -- the note that links to it
+        line,                                   -- of the first occurrence
+        kind,                                   -- wikilink, embed, markdown, markdown_embed, property
+        relation,                               -- what the text says of the two; NULL: nothing known
+        sentence,                               -- that says so, else the first in which the link stands
+        occurrences                             -- in the note that links
+    FROM note_links
+    WHERE target_type = 'note' AND source_path <> target_path
+    ORDER BY target_path, source_path, line;
+
+-- How many other notes each note has links from and to, the most linked first.
+CREATE VIEW link_counts AS
+    SELECT
+        n.file_path,
+        n.title,
+        coalesce(i.notes, 0) AS linked_from,    -- so many other notes link to it
+        coalesce(o.notes, 0) AS links_to,       -- so many other notes it links to
+        coalesce(o.broken, 0) AS broken         -- so many of its links lead nowhere
+    FROM notes n
+    LEFT JOIN (
+        SELECT target_path, count(DISTINCT source_path) AS notes
+        FROM note_links
+        WHERE target_type = 'note' AND source_path <> target_path
+        GROUP BY target_path) i ON i.target_path = n.file_path
+    LEFT JOIN (
+        SELECT source_path,
+            count(DISTINCT target_path)
+                FILTER (WHERE target_type = 'note' AND source_path <> target_path) AS notes,
+            count(*) FILTER (WHERE target_type = 'unresolved') AS broken
+        FROM note_links
+        GROUP BY source_path) o ON o.source_path = n.file_path
+    ORDER BY linked_from DESC, n.file_path;
+
+-- The tags, and how many notes have each, the commonest first.
+CREATE VIEW tag_counts AS
+    SELECT
+        min(p.tag) AS tag,                      -- without #; case does not tell tags apart
+        count(DISTINCT n.file_path) AS notes,   -- that have it or one nested in it, as a/b is in a
+        count(DISTINCT n.file_path) FILTER (WHERE p.written) AS written -- notes that have exactly it
+    FROM notes n
+    CROSS JOIN unnest(n.tags) AS t (tag)
+    CROSS JOIN string_to_array(t.tag, '/') AS s (parts)
+    CROSS JOIN generate_series(1, cardinality(s.parts)) AS g (depth)
+    CROSS JOIN LATERAL (
+        SELECT array_to_string(s.parts[:g.depth], '/') AS tag, g.depth = cardinality(s.parts) AS written) AS p
+    GROUP BY lower(p.tag)
+    ORDER BY notes DESC, tag;
+
+-- How much room each table takes, the largest first.
+CREATE VIEW table_sizes AS
+    SELECT
+        relname::text AS name,
+        CASE WHEN reltuples >= 0 THEN reltuples::bigint END AS rows, -- about; NULL: not counted yet
+        pg_total_relation_size(oid) AS bytes,   -- with its indexes
+        pg_size_pretty(pg_total_relation_size(oid)) AS size -- the same in kB, MB or GB
+    FROM pg_class
+    WHERE relkind = 'r' AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'notes'::regclass)
+    ORDER BY bytes DESC, name;
+
+-- The newest run of the indexer, finished or not.
 CREATE VIEW last_run AS
-    SELECT run_id, started_at, finished_at, status, error, report
+    SELECT
+        run_id,
+        started_at,
+        finished_at,                            -- NULL while it runs, or where it was killed
+        status,                                 -- running, ok, partial (some notes failed), failed
+        error,                                  -- why the run failed as a whole
+        report                                  -- its counts, failures and warnings
     FROM index_runs ORDER BY run_id DESC LIMIT 1;
 
 -- Notes that are not in the index as they are on disk, after the last run that came to its end.
 CREATE VIEW failures AS
-    SELECT file_path, stage, error, failed_at
+    SELECT
+        file_path,
+        stage,                                  -- walk, read, parse, embed, store
+        error,                                  -- why
+        failed_at
     FROM index_failures
     WHERE run_id = (SELECT max(run_id) FROM index_runs WHERE status IN ('ok', 'partial'))
     ORDER BY file_path;
 
 -- Also made by the migrations: the ledger schema_migrations, and the roles rag_indexer (writes) and
--- rag_reader (reads), which cannot log in by themselves.
+-- rag_reader (reads), which cannot log in by themselves. What this file says of tables, views and columns is
+-- in the database too, as comments: \d+ notes. No view reads documents, because a change of the embedder
+-- puts another table in its place.

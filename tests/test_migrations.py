@@ -27,6 +27,7 @@ SHIPPED = {
     8: "2c2cc78178c2eb1e5c48abfc05ee9be596e73e45af28c56e072e80b3fe1b9dbe",
     9: "da6616433128685576e39c90fd4feb3f740366f039ef17b98dc1418fe7974017",
     10: "747196802298da6ca2c035bfca604bde68c6a6601e7dc0a587ebbd1c9eb0d756",
+    11: "d039d75c26a99de5fdfede57e4acb13e5584744a75b5f939bd73aefead162f2e",
 }
 
 CATALOGS = {
@@ -86,7 +87,7 @@ def test_rows_that_the_migrations_make_are_described_too(new_database: Callable[
     with psycopg.connect(described) as conn:
         conn.execute((sql_folder() / "schema.sql").read_text("utf-8"))  # type: ignore[call-overload]
     migrate(made)
-    for table in {row[0] for row in read_catalogs(made)["columns"]}:
+    for table in {row[0] for row in read_catalogs(made)["columns"]} - {"table_sizes"}:  # has the ledger too
         counts = []
         for url in (described, made):
             with psycopg.connect(url) as conn:
