@@ -5,21 +5,27 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import parse_qs, unquote
 
 from obsidian_rag.errors import NoteNotFound, QueryError
 from obsidian_rag.ledger import load_reembedding, was_cut_short
 from obsidian_rag.postgres import Connection
 
 NEAREST = 5
+SHOWN = 20  # notes that a path may mean
+LONGEST_QUOTED = 200  # characters of a path that an error repeats
 LONGEST_PATH = 4096  # characters; no file system takes a longer one
 NAME_A_NOTE = "Name a note by its path, as a search result gives it."
 EMPTY = ("The index is empty", "Run: obsidian-rag index /path/to/vault")
 
 _WIKILINK = re.compile(r"!?\[\[([^\]|#]+)[^\]]*\]\]")
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://(?P<rest>[^?#]*).*", re.IGNORECASE | re.DOTALL)
+# As a search result shows it, `Home/Pool.md > Pool > Size, lines 5-7`, or a link: `Home/Pool.md#Size`.
+_PLACE = re.compile(r"(.*?\.md)\s*(?:[#>^]|, lines ).*", re.IGNORECASE | re.DOTALL)
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 # A path as people write it: exact, without .md, in another case or Unicode form, its end, or a title.
@@ -42,7 +48,7 @@ FIND_CLOSEST = f"""
 SELECT file_path FROM (
     SELECT file_path, closeness, min(closeness) OVER () AS least FROM ({FIND}) AS f
     WHERE closeness IS NOT NULL) AS found
-WHERE closeness = least ORDER BY file_path LIMIT 20
+WHERE closeness = least ORDER BY file_path LIMIT {SHOWN}
 """  # noqa: S608 - a constant of this module, no value
 
 
@@ -98,50 +104,78 @@ def find_note(conn: Connection, file_path: str) -> str:
     """The path in the index that is meant. Raises NoteNotFound with the nearest paths, also where several
     notes are meant equally, and QueryError for what cannot be a path.
     """
-    asked = _clean_path(_strip_vault(conn, file_path))
-    folded = unicodedata.normalize("NFC", asked).lower()
+    asked = _clean_path(file_path)
     # A name may begin or end with what people do not mean to write: a blank.
-    values = {"exact": file_path, "asked": asked, "folded": folded}
-    exact = conn.execute(FIND_EXACT, values).fetchone()
+    exact = conn.execute(FIND_EXACT, {"exact": file_path, "asked": asked}).fetchone()
     if exact:
         return str(exact[0])
-    found = [row[0] for row in conn.execute(FIND_CLOSEST, values).fetchall()]
-    if len(found) == 1:
-        return str(found[0])
-    if found:
-        raise NoteNotFound(
-            f"{file_path!r} may be any of {len(found)} notes",
-            "Use one of these paths: " + ", ".join(found),
-            tuple(found),
-        )
+    vaults = conn.execute("SELECT vaults FROM index_settings").fetchone()
+    for reading in _list_readings(asked, vaults[0] if vaults else []):
+        found = [row[0] for row in conn.execute(FIND_CLOSEST, _fold_path(reading)).fetchall()]
+        if len(found) == 1:
+            return str(found[0])
+        if found:
+            raise NoteNotFound(
+                f"{_quote(file_path)} may be any of {len(found)}{' or more' * (len(found) == SHOWN)} notes",
+                "Use one of these paths: " + ", ".join(found),
+                tuple(found),
+            )
+    raise _explain_missing(conn, file_path, asked)
+
+
+def _fold_path(path: str) -> dict[str, str]:
+    return {"folded": unicodedata.normalize("NFC", path).lower()}
+
+
+def _list_readings(asked: str, vaults: Sequence[str]) -> Iterator[str]:
+    """What a path may mean, as it is written first: a URL of a note, one within the vault's own folder, as a
+    shell completes it or with the vault's name, one with the place in the note that a search result names
+    behind it, with percent signs, or with backslashes.
+    """
+    readings = [asked]
+    if url := _URL.fullmatch(asked):
+        query = parse_qs(asked.partition("?")[2].partition("#")[0])
+        named = (query.get("file") or query.get("path") or [unquote(url["rest"])])[0].strip("/")
+        readings += [f"{vault}/{named}" for vault in query.get("vault", [])]
+        readings.append(named)
+    if placed := _PLACE.fullmatch(readings[-1]):
+        readings.append(placed[1])
+    if "%" in asked and not url:
+        readings.append(unquote(asked))
+    if "\\" in asked:
+        readings.append(asked.replace("\\", "/"))
+    for reading in list(readings):
+        for vault in vaults:
+            name = vault.rsplit("/", 1)[-1]
+            for folder in (f"{vault.strip('/')}/", f"{name}/"):
+                if reading.lower().startswith(folder.lower()):
+                    rest = reading[len(folder) :]
+                    readings.append(rest if len(vaults) == 1 else f"{name}/{rest}")
+    yield from (reading for reading in dict.fromkeys(readings) if reading and not _UNSTORABLE.search(reading))
+
+
+def _explain_missing(conn: Connection, file_path: str, asked: str) -> NoteNotFound:
     failure = conn.execute(FAILED, {"asked": asked}).fetchone()
     if failure:
-        raise NoteNotFound(
+        return NoteNotFound(
             f"The note {failure[0]!r} could not be indexed: {failure[1]}", "Mend it, then: obsidian-rag index"
         )
     if conn.execute(LINKED_ONLY, {"asked": asked}).fetchone():
-        raise NoteNotFound(
-            f"The note {file_path!r} is not in the index, though other notes link to it",
+        return NoteNotFound(
+            f"The note {_quote(file_path)} is not in the index, though other notes link to it",
             'The vault\'s own setting "Excluded files" leaves it out, or it could not be read: see'
             " obsidian-rag status.",
         )
     paths = [row[0] for row in conn.execute("SELECT file_path FROM notes ORDER BY file_path").fetchall()]
     if not paths:
-        raise NoteNotFound(f"No note {file_path!r}: {EMPTY[0]}", EMPTY[1])
+        return NoteNotFound(f"No note {_quote(file_path)}: {EMPTY[0]}", EMPTY[1])
     nearest = find_nearest(asked, paths)
     mend = f"Nearest paths: {', '.join(nearest)}" if nearest else "Look for it with a search."
-    raise NoteNotFound(f"No note {file_path!r} in the index", mend, nearest)
+    return NoteNotFound(f"No note {_quote(file_path)} in the index", mend, nearest)
 
 
-def _strip_vault(conn: Connection, file_path: str) -> str:
-    """The path in the index of one that begins with the vault's own folder, as a shell completes it."""
-    row = conn.execute("SELECT vaults FROM index_settings").fetchone() if file_path.startswith("/") else None
-    places: list[str] = row[0] if row else []
-    for place in places:
-        if file_path.startswith(f"{place}/"):
-            rest = file_path.removeprefix(f"{place}/")
-            return rest if len(places) == 1 else f"{place.rsplit('/', 1)[-1]}/{rest}"
-    return file_path
+def _quote(file_path: str) -> str:
+    return repr(file_path if len(file_path) <= LONGEST_QUOTED else f"{file_path[:LONGEST_QUOTED]}…")
 
 
 def _clean_path(file_path: str) -> str:
@@ -150,7 +184,9 @@ def _clean_path(file_path: str) -> str:
             f"file_path has {len(file_path)} characters, at most {LONGEST_PATH} can be a path", NAME_A_NOTE
         )
     if _UNSTORABLE.search(file_path):
-        raise QueryError(f"file_path is {file_path!r}, with a character that no path holds", NAME_A_NOTE)
+        raise QueryError(
+            f"file_path is {_quote(file_path)}, with a character that no path holds", NAME_A_NOTE
+        )
     asked = file_path.strip()
     if link := _WIKILINK.fullmatch(asked):
         asked = link.group(1).strip()

@@ -16,7 +16,8 @@
     │   ├── ModelUnsuitable         not a model of this kind, or dimensions that do not fit
     │   └── EmbeddingRejected       one text cannot be embedded (NaN, refused); the others can
     ├── NoteNotFound                no such note; carries the nearest paths
-    └── QueryError                  an argument of a search cannot be used
+    ├── QueryError                  an argument of a search cannot be used
+    └── CallCancelled               nobody waits for the answer any more
 
 A message says what failed, the value, and ends with the mend. Passwords never appear in one.
 """
@@ -97,3 +98,7 @@ class NoteNotFound(ObsidianRagError):
 
 class QueryError(ObsidianRagError):
     """An argument of a search cannot be used."""
+
+
+class CallCancelled(ObsidianRagError):
+    """Nobody waits for the answer any more."""

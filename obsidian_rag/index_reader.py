@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from psycopg import IsolationLevel
 from psycopg.pq import TransactionStatus
 
-from obsidian_rag import ledger, vector_column
+from obsidian_rag import calls, ledger, vector_column
 from obsidian_rag.config import Settings
 from obsidian_rag.embedding import Embedder, Vector, only, open_embedder
 from obsidian_rag.errors import DatabaseUnavailable, EmbeddingRejected, IndexMismatch
@@ -102,11 +102,11 @@ class IndexReader:
     def run(self, work: Callable[[Connection], Result]) -> Result:
         """Do `work` with a connection; once more with a new one where its connection is lost meanwhile.
 
-        Raises DatabaseError kinds with their mend.
+        Raises DatabaseError kinds with their mend, CallCancelled where the call that wants it was given up.
         """
         conn = self._take_connection()
         try:
-            with mapped_errors(self._conninfo):
+            with mapped_errors(self._conninfo), calls.working(conn):
                 return work(conn)
         except DatabaseUnavailable:
             if not conn.broken:
@@ -116,7 +116,7 @@ class IndexReader:
         self._forget_connections()  # what ended this one, a restart most likely, ended the others too
         conn = self._take_connection()
         try:
-            with mapped_errors(self._conninfo):
+            with mapped_errors(self._conninfo), calls.working(conn):
                 return work(conn)
         finally:
             self._give_back(conn)
@@ -140,7 +140,11 @@ class IndexReader:
         Raises EmbedderError, and IndexMismatch where the index holds no vectors, or others than the
         settings ask for.
         """
-        return self._embedder.embed(texts)
+        calls.tell_stage("asking the embedding model")
+        try:
+            return self._embedder.embed(texts)
+        finally:
+            calls.tell_stage("searching")
 
     def run_prepared(
         self, prepare: Callable[[], Prepared], work: Callable[[Connection, Prepared], Result]
@@ -176,6 +180,7 @@ class IndexReader:
             self._reranker = self._expander = None
 
     def _take_connection(self) -> Connection:
+        calls.check_cancelled()  # before a server is started for nobody
         while self._idle:
             try:
                 conn = self._idle.pop()
@@ -183,6 +188,7 @@ class IndexReader:
                 break
             if not conn.closed:
                 return conn
+        calls.tell_stage("connecting to the index")
         self._conninfo = locate(self._settings, read_only=True)
         conn = connect(self._conninfo, read_only=True)
         try:
@@ -194,10 +200,12 @@ class IndexReader:
         except BaseException:
             conn.close()
             raise
+        calls.tell_stage("searching")
         return conn
 
     def _give_back(self, conn: Connection) -> None:
-        is_fit = conn.info.transaction_status is TransactionStatus.IDLE
+        # An order to end a cancelled call's statement may still be under way to its connection.
+        is_fit = conn.info.transaction_status is TransactionStatus.IDLE and not calls.is_cancelled()
         if is_fit and len(self._idle) < IDLE_CONNECTIONS:
             self._idle.append(conn)
         else:
@@ -212,6 +220,7 @@ class IndexReader:
         if edition.model is None:
             raise IndexMismatch("The index holds no vectors yet", "Run: obsidian-rag index /path/to/vault")
         begun = self.run(ledger.load_reembedding)
+        calls.tell_stage("loading the embedding model")
         embedder = open_embedder(
             embedder=self._settings.embedder,
             model=self._settings.embed_model,

@@ -4,115 +4,48 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import accumulate, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from obsidian_rag.catalog import StoredText, Topics
+from obsidian_rag.answers import fit_answer, render_answer, render_step, show_line
+from obsidian_rag.catalog import StoredText, Topic, Topics
 from obsidian_rag.graph import Graph, GraphEdge
 from obsidian_rag.ledger import GO_ON
-from obsidian_rag.models import Hit, LinkStep, RunReport
+from obsidian_rag.models import RunReport
+from obsidian_rag.schemas import BUDGET, MOST_TOKENS
+from obsidian_rag.tokens import estimate_json, estimate_tokens
 
-if TYPE_CHECKING:
-    from obsidian_rag.search.pipeline import Answer
+__all__ = [
+    "BUDGET",
+    "MOST_WARNINGS",
+    "describe_disk",
+    "fit_answer",
+    "fit_graph",
+    "fit_topics",
+    "render_answer",
+    "render_graph",
+    "render_note",
+    "render_report",
+    "render_status",
+    "render_step",
+    "render_text",
+    "render_topics",
+    "show_age",
+    "show_line",
+    "show_when",
+]
 
 _WORDS = re.compile(r"\w+")
-# Line ends, what a terminal obeys, and what turns the direction of the text after it.
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-BUDGET = 16_000  # characters, about 4,000 tokens: what an agent reads without crowding its context
-
-
-def fit_answer(answer: Answer, budget: int = BUDGET) -> Answer:
-    """A search answer of at most about `budget` characters; what was left out is among its notices.
-
-    Neighbours give way first, then the text of the last hits, whose places stay named.
-    """
-    if sum(map(_measure_hit, answer.results)) <= budget:
-        return answer
-    kept: dict[int, Hit] = {}
-    used = texts = neighbors = 0
-    for place, hit in enumerate(answer.results):
-        if hit.neighbor:
-            continue
-        if used + _measure_hit(hit) > budget:
-            hit = replace(hit, content="(text left out)")
-            texts += 1
-        kept[place] = hit
-        used += _measure_hit(hit)
-    for place, hit in enumerate(answer.results):
-        if not hit.neighbor:
-            continue
-        if used + _measure_hit(hit) <= budget:
-            kept[place] = hit
-            used += _measure_hit(hit)
-        else:
-            neighbors += 1
-    left_out = [f"the text of {texts} results"] * (texts > 0) + [f"{neighbors} neighbors"] * (neighbors > 0)
-    notice = (
-        f"Left out to keep this short: {' and '.join(left_out)}. Read a note with get_note, or ask with a"
-        " smaller limit."
-    )
-    results = tuple(kept[place] for place in sorted(kept))
-    return replace(answer, results=results, notices=(*answer.notices, notice))
-
-
-def render_answer(answer: Answer, budget: int = BUDGET) -> str:
-    """A search answer within its budget."""
-    answer = fit_answer(answer, budget)
-    found = len({hit.file_path for hit in answer.results})
-    head = [f"# {found} results for: {answer.query}" if found else f"# Nothing found for: {answer.query}"]
-    head += [f"> {notice}" for notice in answer.notices]
-    return "\n\n".join(["\n".join(head), *(_render_hit(n, hit) for n, hit in _number(answer.results))])
-
-
-def _measure_hit(hit: Hit) -> int:
-    return len(_render_hit(0, hit))
-
-
-def _number(hits: Sequence[Hit]) -> list[tuple[int, Hit]]:
-    numbered, number = [], 0
-    for hit in hits:
-        number += 0 if hit.neighbor or hit.evidence == "same_note" else 1
-        numbered.append((number, hit))
-    return numbered
-
-
-def show_line(text: str) -> str:
-    """Text on one line, in the order it is written: a file name with a line end in it must not look like a
-    line of the answer, nor one that is turned round like another name.
-    """
-    return _CONTROLS.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
-
-
-def _hit_title(number: int, hit: Hit) -> str:
-    where = f" > {hit.heading_path}" if hit.heading_path else ""
-    place = show_line(f"{hit.file_path}{where}")
-    lines = f", lines {hit.start_line}-{hit.end_line}" if hit.start_line is not None else ""
-    if hit.neighbor:
-        return f"*(neighbor)* {place}{lines}"
-    if hit.evidence == "same_note":
-        return f"### also {place}{lines}"
-    ranks = ", ".join(f"{name} #{rank}" for name, rank in hit.ranks.items())
-    return f"## {number}. {place}{lines}\n{hit.evidence} · score {hit.score:.4f} ({ranks})"
-
-
-def _render_hit(number: int, hit: Hit) -> str:
-    way = "".join(f"\n{render_step(step)}" for step in hit.linked_by)
-    return f"{_hit_title(number, hit)}{way}\n\n{hit.content.strip() or '(no text)'}"
-
-
-def render_step(step: LinkStep) -> str:
-    """`Acme.md ← invested_in – Ann.md: "Ann led the seed round of Acme."`"""
-    left, right = {"out": ("–", "→"), "in": ("←", "–")}.get(step.direction, ("–", "–"))
-    said = f' "{" ".join(step.sentence.split())}"' if step.sentence else ""
-    ends = (step.from_path.lstrip("?"), step.to_path.lstrip("?"))
-    return show_line(f"{ends[0]} {left} {step.relation or 'linked'} {right} {ends[1]}{said}")
+GRAPH_FRAME = 120  # tokens that stand around the links
+TOPICS_FRAME = 60  # and around the topics
 
 
 def fit_graph(graph: Graph, budget: int = BUDGET) -> Graph:
-    """A neighbourhood of at most about `budget` characters, the nearest notes first. Sentences that give no
-    relation give way before notes do.
+    """A neighbourhood of at most about `budget` tokens as Markdown, and twice that as JSON, the nearest notes
+    first. Sentences that give no relation give way before notes do.
     """
+    budget -= GRAPH_FRAME + estimate_json([graph.file_path, *graph.notices, *graph.relations])
     if _count_fitting(graph.edges, budget) == len(graph.edges):
         return graph
     edges = [edge if edge.relation else replace(edge, sentence=None) for edge in graph.edges]
@@ -125,6 +58,7 @@ def fit_graph(graph: Graph, budget: int = BUDGET) -> Graph:
     shorter = [
         *(["a smaller depth"] if graph.edges[-1].hop > 1 else []),
         *(["include_content=false"] if graph.edges[0].preview is not None else []),
+        *([f"max_tokens={MOST_TOKENS}"] if budget < MOST_TOKENS - 2 * GRAPH_FRAME else []),
     ]
     advice = f"Ask with {' or '.join(shorter)}" if shorter else "Ask from one of the notes shown"
     notice = f"Left out to keep this short: {len(graph.edges) - kept} of {graph.total} links. {advice}."
@@ -132,8 +66,12 @@ def fit_graph(graph: Graph, budget: int = BUDGET) -> Graph:
 
 
 def _count_fitting(edges: Sequence[GraphEdge], budget: int) -> int:
-    ends = accumulate(len(_render_edge(edge)) + 1 for edge in edges)
+    ends = accumulate(map(_measure_edge, edges))
     return sum(1 for _ in takewhile(lambda end: end <= budget, ends))
+
+
+def _measure_edge(edge: GraphEdge) -> int:
+    return max(estimate_tokens(_render_edge(edge)) + 1, estimate_json(asdict(edge)) // 2)
 
 
 def render_graph(graph: Graph) -> str:
@@ -163,21 +101,47 @@ def _says_more(edge: GraphEdge) -> bool:
     return any(word not in names for word in _WORDS.findall((edge.sentence or "").casefold()))
 
 
+def fit_topics(topics: Topics, budget: int = BUDGET) -> Topics:
+    """The folders that at most about `budget` tokens can name, those of most notes; the rest is counted in a
+    notice.
+    """
+    costs = {topic: max(estimate_tokens(_render_topic(topic)) + 1, estimate_json(asdict(topic)) // 2)
+             for topic in topics.topics}  # fmt: skip
+    if sum(costs.values()) <= budget - TOPICS_FRAME:
+        return topics
+    largest = sorted(topics.topics, key=lambda topic: -topic.notes)
+    ends = accumulate(costs[topic] for topic in largest)
+    kept = {topic for topic, end in zip(largest, ends, strict=True) if end <= budget - TOPICS_FRAME}
+    rest = [topic for topic in topics.topics if topic not in kept]
+    notice = (
+        f"Left out to keep this short: {len(rest)} smaller folders with {sum(t.notes for t in rest)} notes."
+        " Look into one with search_notes(query, folder=…)."
+    )
+    shown = tuple(topic for topic in topics.topics if topic in kept)
+    return replace(topics, topics=shown, notices=(*topics.notices, notice))
+
+
 def render_topics(topics: Topics) -> str:
     """The top-level folders."""
     notes, chunks = sum(t.notes for t in topics.topics), sum(t.chunks for t in topics.topics)
     lines = [f"# Topics: {len(topics.topics)} folders, {notes} notes, {chunks} chunks"]
     lines += [f"> {notice}" for notice in topics.notices]
-    lines += [
-        f"- {topic.name + '/' if topic.name else '(root)'}: {topic.notes} notes, {topic.chunks} chunks"
-        for topic in topics.topics
-    ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *map(_render_topic, topics.topics)])
+
+
+def _render_topic(topic: Topic) -> str:
+    name = f"{show_line(topic.name)}/" if topic.name else "(root)"
+    return f"- {name}: {topic.notes} notes, {topic.chunks} chunks"
 
 
 def render_note(note: StoredText) -> str:
     """A note's text, whole."""
-    return note.content if note.content.strip() else "(this note is empty)"
+    return render_text(note.content)
+
+
+def render_text(text: str) -> str:
+    """A note's text, or a part of it, as it is."""
+    return text if text.strip() else "(this note is empty)"
 
 
 MOST_WARNINGS = 20  # lines of a report; all of them are in --json

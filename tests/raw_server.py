@@ -62,6 +62,9 @@ class RawServer:
         self._write({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params or {}})
         return self._number
 
+    def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
+        self._write({"jsonrpc": "2.0", "method": method, "params": params or {}})
+
     def read(self, number: int) -> dict[str, Any]:
         """The answer to a request, in whatever order they come. Every line of stdout on the way is kept in
         `lines`.

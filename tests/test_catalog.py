@@ -65,6 +65,53 @@ def test_a_path_with_the_vaults_own_folder_is_taken_too(conn: Connection, bench:
         find_note(conn, f"{root}x/Projects/Shed/index.md")
 
 
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("vault/Projects/Shed/index.md", "Projects/Shed/index.md"),
+        ("VAULT/shed/index", "Projects/Shed/index.md"),
+        ("obsidian://open?vault=vault&file=Projects%2FShed%2Findex", "Projects/Shed/index.md"),
+        ("obsidian://open?path=Projects/Shed/index.md", "Projects/Shed/index.md"),
+        ("note://Projects/Shed/index.md", "Projects/Shed/index.md"),
+        ("note://50%25%20off_.md", "50% off_.md"),
+        ("Projects%2FShed%2Findex.md", "Projects/Shed/index.md"),
+        ("Projects\\Shed\\index.md", "Projects/Shed/index.md"),
+        ("Projects/Shed/index.md#Roof", "Projects/Shed/index.md"),
+        ("Projects/Shed/index.md > Shed > Roof, lines 3-9", "Projects/Shed/index.md"),
+        ("Projects/Shed/index.md, lines 3-9", "Projects/Shed/index.md"),
+    ],
+)
+def test_a_note_is_found_by_a_path_as_programs_write_it(conn: Connection, asked: str, found: str) -> None:
+    assert find_note(conn, asked) == found
+
+
+@pytest.mark.parametrize(
+    "asked", ["note://[x", "a://", "://", "%", "%00", "%ff%fe", "note://%00", "\\", "x#.md#"]
+)
+def test_what_only_looks_like_such_a_path_is_no_note(conn: Connection, asked: str) -> None:
+    with pytest.raises(NoteNotFound):
+        find_note(conn, asked)
+
+
+def test_a_url_of_one_of_several_vaults_means_the_note_of_that_vault(bench: Workbench) -> None:
+    work = VaultFolder(bench.vault.root.parent / "work")
+    for folder in (bench.vault, work):
+        folder.write("Inbox.md", "text\n")
+    both = os.pathsep.join([str(bench.vault.root), str(work.root)])
+    run_indexer(replace(bench.settings, vaults=parse_vaults(both)), Options(), SilentProgress())
+    with connect(bench.database_url, read_only=True) as conn:
+        assert find_note(conn, "obsidian://open?vault=work&file=Inbox") == "work/Inbox.md"
+        assert find_note(conn, f"{work.root}/Inbox.md") == "work/Inbox.md"
+        with pytest.raises(NoteNotFound, match=r"vault/Inbox\.md, work/Inbox\.md"):
+            find_note(conn, "Inbox")
+
+
+def test_an_error_repeats_no_more_of_a_long_path_than_tells_it(conn: Connection) -> None:
+    with pytest.raises(NoteNotFound) as caught:
+        find_note(conn, "x/" * 2000)
+    assert len(str(caught.value)) < 400
+
+
 def test_a_note_that_is_there_but_not_indexed_is_told_apart_from_none(bench: Workbench) -> None:
     bench.vault.write(".obsidian/app.json", '{"userIgnoreFilters": ["private/"]}')
     bench.vault.write("private/Secret.md", "hidden\n")

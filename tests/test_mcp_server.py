@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import quote
 
 import jsonschema
 import psycopg
@@ -24,11 +25,12 @@ from ollama_double import Hold, OllamaDouble
 from raw_server import ROOT, RawServer
 
 from obsidian_rag import graph, schemas
-from obsidian_rag.catalog import StoredText, Topic
+from obsidian_rag.catalog import Topic
 from obsidian_rag.config import NAMES as NAMES_OF_SETTINGS
 from obsidian_rag.config import Settings
 from obsidian_rag.mcp_tools import make_server
-from obsidian_rag.models import Hit
+from obsidian_rag.models import Hit, LinkStep
+from obsidian_rag.note_pages import NotePage, OutlineEntry
 from obsidian_rag.search import query
 from obsidian_rag.search.pipeline import Answer
 
@@ -50,10 +52,11 @@ def call(mcp: FastMCP, tool: str, **arguments: Any) -> Any:
 
 
 def refuse(mcp: FastMCP, tool: str, **arguments: Any) -> str:
-    """The text of a tool's error: one for a reader, without a traceback."""
+    """The text of a tool's error: one for a reader, without a traceback, and not too long for a client."""
     result = call(mcp, tool, **arguments)
     assert result.is_error
     text = str(result.content[0].text)
+    assert len(text) < 10_000
     assert "Traceback" not in text
     assert "validation error" not in text
     assert 'File "' not in text
@@ -127,7 +130,9 @@ def test_schemas_name_what_the_objects_hold() -> None:
     assert set(schemas.GRAPH["properties"]) == names(graph.Graph) | {"total"}
     assert set(schemas.EDGE["properties"]) == names(graph.GraphEdge)
     assert set(schemas.TOPIC["properties"]) == names(Topic)
-    assert set(schemas.NOTE["properties"]) == names(StoredText)
+    assert set(schemas.NOTE["properties"]) == names(NotePage)
+    assert set(schemas.OUTLINE_ENTRY["properties"]) == names(OutlineEntry)
+    assert set(schemas.LINK_STEP["properties"]) == names(LinkStep)
     assert schemas.MOST_HOPS == graph.MOST_HOPS
     assert schemas.MOST_RESULTS == query.MOST_RESULTS
     assert get_args(query.Mode) == schemas.MODES
@@ -151,6 +156,7 @@ print(sorted({"psycopg", "numpy", "pgvector", "onnxruntime", "fastembed"} & set(
 
 
 def test_a_search_returns_markdown_and_the_same_as_an_object(mcp: FastMCP, indexed: Workbench) -> None:
+    indexed.execute("UPDATE notes SET note_date = '2025-03-04'")
     result = call(mcp, "search_notes", query="terabytes of the pool", limit=3)
 
     assert result.structured_content == json.loads(
@@ -158,8 +164,8 @@ def test_a_search_returns_markdown_and_the_same_as_an_object(mcp: FastMCP, index
     )
     text = result.content[0].text
     assert text.startswith("# ")
-    assert "Home/Pool.md > Pool > Size, lines 5-7" in text
-    assert "Fourteen terabytes." in text
+    assert "Home/Pool.md > Pool > Size, lines 5-7\n2025-03-04 · " in text
+    assert "Fourteen **terabytes**." in text
     assert "*(neighbor)* Home/Pool.md > Pool" in text
 
 
@@ -175,6 +181,88 @@ def test_a_note_is_given_whole(mcp: FastMCP, indexed: Workbench) -> None:
         assert result.content[0].text == indexed.vault.read("Home/Snapraid.md")
         assert result.structured_content["content"] == indexed.vault.read("Home/Snapraid.md")
         assert result.structured_content["tags"] == ["disk"]
+
+
+def test_a_long_note_is_read_by_pages_and_by_sections(bench: Workbench) -> None:
+    """With old and new line ends, and the last line without one; the index keeps a note with new ones."""
+    text = "".join(f"# Part {n}\r\n\r\n{'Words of this part. ' * 60}\r\n\r\n" for n in range(60)) + "The end"
+    bench.vault.write("Long.md", text)
+    bench.index()
+    mcp = make_server(bench.settings)
+    pages, offset = [], 0
+    while offset is not None:
+        result = call(mcp, "get_note", file_path="Long", offset=offset)
+        assert result.content[0].text == result.structured_content["content"]
+        pages.append(result)
+        offset = result.structured_content["next_offset"]
+    assert len(pages) == 3
+    assert "".join(page.content[0].text for page in pages) == text.replace("\r\n", "\n")
+    beside = pages[0].content[1].text
+    assert (
+        beside.index("# Part 59 (line ")
+        < beside.index(schemas.UNTRUSTED)
+        < beside.index("Read on: get_note(")
+    )
+    section = call(mcp, "get_note", file_path="Long", heading="part 7")
+    assert section.content[0].text.startswith("# Part 7\n")
+    assert section.structured_content["heading"] == "Part 7"
+
+
+def test_a_note_is_a_resource_under_its_path(bench: Workbench) -> None:
+    names = [
+        "Home/Pool.md",
+        "100% # of [it]? 'yes' & no.md",
+        "Größe/日本 – 🧠.md",
+        "Upper/UPPER.md",
+        "a+b=c.md",
+    ]
+    for name in names:
+        bench.vault.write(name, f"The note {name}\n")
+    bench.vault.write("Long.md", "word " * 100_000)
+    bench.index()
+
+    async def read() -> tuple[list[Any], list[Any], Any]:
+        async with Client(make_server(bench.settings)) as client:
+            templates = await client.list_resource_templates()
+            uris = [f"note://{quote(name)}" for name in names]
+            found = [(await client.read_resource(uri))[0] for uri in uris]
+            return templates, found, (await client.read_resource("note://Long"))[0]
+
+    templates, found, long = asyncio.run(read())
+    assert [template.uri_template for template in templates] == ["note://{path*}"]
+    assert "Untrusted data" in templates[0].description
+    assert [read.text for read in found] == [f"The note {name}\n" for name in names]
+    assert {read.mime_type for read in found} == {"text/markdown"}
+    assert long.text == "word " * 100_000
+
+
+def test_the_state_of_the_index_is_a_resource(indexed: Workbench) -> None:
+    async def read() -> Any:
+        async with Client(make_server(indexed.settings)) as client:
+            assert [str(resource.uri) for resource in await client.list_resources()] == ["vault://status"]
+            return (await client.read_resource("vault://status"))[0]
+
+    found = asyncio.run(read())
+    assert found.mime_type == "application/json"
+    assert json.loads(found.text)["notes"] == 6
+
+
+def test_a_prompt_makes_the_agent_answer_from_cited_notes(mcp: FastMCP) -> None:
+    async def get() -> tuple[list[Any], Any]:
+        async with Client(mcp) as client:
+            question = "How large is {the} pool?"
+            return await client.list_prompts(), await client.get_prompt(
+                "answer_from_notes", {"question": question}
+            )
+
+    prompts, got = asyncio.run(get())
+    assert [(prompt.name, prompt.arguments[0].name) for prompt in prompts] == [
+        ("answer_from_notes", "question")
+    ]
+    text = got.messages[0].content.text
+    assert text.endswith("Question: How large is {the} pool?")
+    assert all(tool in text for tool in ("search_notes", "get_note", "graph_search"))
+    assert "cite its note by file_path and lines" in text
 
 
 def test_topics_are_top_level_folders_with_counts(mcp: FastMCP) -> None:
@@ -234,6 +322,14 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("get_note", {"file_path": "/etc/passwd"}, "No note '/etc/passwd' in the index"),
     ("graph_search", {"file_path": "../../etc/passwd"}, "No note '../../etc/passwd' in the index"),
     ("get_note", {}, "file_path is missing"),
+    ("get_note", {"file_path": "Alone.md", "heading": "Size"}, "has no headings"),
+    ("get_note", {"file_path": "Pool", "heading": "Sizes"}, "Nearest headings: Size (line 5, offset="),
+    ("get_note", {"file_path": "Alone.md", "offset": 99}, "Alone.md has 19 characters"),
+    ("get_note", {"file_path": "Alone.md", "offset": "end"}, "offset is 'end'"),
+    ("search_notes", {"query": "pool", "max_tokens": 20}, "from 500 to 8000"),
+    ("graph_search", {"file_path": "Pool", "max_tokens": 90_000}, "from 500 to 8000"),
+    ("search_notes", {"query": "pool", "tags": [1] * 9000}, "8995 more are wrong"),
+    ("search_notes", {"query": "pool", "x" * 90_000: 1}, "… is not one of its arguments"),
     ("list_topics", {"depth": 1}, "list_topics() without arguments"),
 ]
 
@@ -262,7 +358,9 @@ def test_no_path_and_no_link_leads_to_a_file_outside_of_the_vault(bench: Workben
 
 
 def test_an_unknown_tool_is_an_error(mcp: FastMCP) -> None:
-    assert "Unknown tool" in refuse(mcp, "delete_note", file_path="Alone.md")
+    said = refuse(mcp, "delete_note", file_path="Alone.md")
+    assert said.startswith("Unknown tool: 'delete_note'. There are: search_notes(query, ")
+    assert len(refuse(mcp, "x" * 100_000)) < 2_000
 
 
 CALLS: dict[str, dict[str, Any]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import unicodedata
@@ -13,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
+from fastmcp import Client
 from hypothesis import given
 from hypothesis import strategies as st
 from search_bench import SearchBench, open_search_bench
@@ -26,7 +28,7 @@ from obsidian_rag.diagnosis import Diagnosis, render_diagnosis
 from obsidian_rag.embedding.cross_encoder import CrossEncoder
 from obsidian_rag.errors import QueryError, SettingsError
 from obsidian_rag.index_reader import IndexReader
-from obsidian_rag.mcp_tools import NoteTools
+from obsidian_rag.mcp_tools import make_server
 from obsidian_rag.search.expansion import Expansion, fuse_variants
 from obsidian_rag.search.filters import Hidden, count_hidden, find_allowed, find_exclude
 from obsidian_rag.search.fusion import Fused, fuse
@@ -538,15 +540,22 @@ def test_the_command_takes_boosts_and_shows_what_is_excluded(index: SearchBench)
 
 
 def test_the_tool_takes_boosts_and_shows_what_is_excluded(index: SearchBench) -> None:
-    tools = NoteTools(replace(index.bench.settings, search_excludes=("Templates",)))
-    try:
+    settings = replace(index.bench.settings, search_excludes=("Templates",))
 
-        def call(query: str, **arguments: Any) -> list[str]:
-            content = tools.search_notes(query, **arguments).structured_content
-            return [hit["file_path"] for hit in content["results"] if not hit["neighbor"]]  # type: ignore[index]
+    async def ask(*calls: dict[str, Any]) -> list[list[str]]:
+        async with Client(make_server(settings)) as client:
+            answers = [await client.call_tool("search_notes", call) for call in calls]
+        return [
+            [h["file_path"] for h in a.structured_content["results"] if not h["neighbor"]] for a in answers
+        ]  # type: ignore[index]
 
-        assert call("warm water floor", boosts=["Archive=3"])[0] == "Archive/a.md"
-        assert "Templates/zinnia.md" not in call("zinnia", mode="keyword")
-        assert "Templates/zinnia.md" in call("zinnia", mode="keyword", include_excluded=True)
-    finally:
-        tools.close()
+    boosted, without, with_all = asyncio.run(
+        ask(
+            {"query": "warm water floor", "boosts": ["Archive=3"]},
+            {"query": "zinnia", "mode": "keyword"},
+            {"query": "zinnia", "mode": "keyword", "include_excluded": True},
+        )
+    )
+    assert boosted[0] == "Archive/a.md"
+    assert "Templates/zinnia.md" not in without
+    assert "Templates/zinnia.md" in with_all

@@ -21,8 +21,7 @@ from ollama_double import Hold, Model, OllamaDouble, embed, turn
 from test_adoption import FIRST_SCHEMA, NOTES
 from test_migrations import read_catalogs
 
-from obsidian_rag import cli as cli_module
-from obsidian_rag import ledger, reembedding
+from obsidian_rag import embedded, ledger, reembedding
 from obsidian_rag.catalog import load_status
 from obsidian_rag.cli import cli
 from obsidian_rag.embedding import EmbeddingModel
@@ -649,7 +648,7 @@ def test_an_embedder_that_dies_before_the_swap_does_not_take_over(
 def test_the_command_reports_a_failure_in_its_exit_code_and_document(
     indexed: Workbench, no_waiting: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_module, "leave_on_sigterm", lambda: None)
+    monkeypatch.setattr(embedded, "leave_on_sigterm", lambda: None)
     monkeypatch.chdir(indexed.vault.root.parent)
     environment = indexed.environment | {"EMBED_MODEL": WIDE.name}
 

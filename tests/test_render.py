@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from obsidian_rag.answers import REASONS
 from obsidian_rag.catalog import Topic, Topics
 from obsidian_rag.graph import Graph, GraphEdge
-from obsidian_rag.models import Failure, Hit, RunReport
+from obsidian_rag.models import Failure, Hit, LinkStep, RunReport
 from obsidian_rag.render import (
     BUDGET,
     MOST_WARNINGS,
     fit_answer,
     fit_graph,
+    fit_topics,
     render_answer,
     render_graph,
     render_report,
     render_topics,
 )
+from obsidian_rag.schemas import MOST_TOKENS
+from obsidian_rag.search.evidence import CERTAIN, STRONG
+from obsidian_rag.search.names import NameMatch
 from obsidian_rag.search.pipeline import Answer
+from obsidian_rag.tokens import estimate_json, estimate_tokens
 
 
 def make_hit(name: str, text: str = "Some words.", neighbor: bool = False) -> Hit:
@@ -31,22 +40,43 @@ def make_answer(*hits: Hit, notices: tuple[str, ...] = ()) -> Answer:
     return Answer("my words", "hybrid", "general", hits, notices, "unknown")
 
 
-def test_an_answer_shows_each_hit_with_its_place_and_reason() -> None:
+def test_an_answer_shows_each_hit_with_its_place_its_day_and_its_reason() -> None:
     answer = make_answer(
-        make_hit("A"), make_hit("A", "Beside.", neighbor=True), make_hit("B"), notices=("Old.",)
-    )
+        replace(make_hit("A"), date="2025-09-30"), make_hit("A", "Beside.", neighbor=True), make_hit("B"),
+        notices=("Old.",),
+    )  # fmt: skip
     assert render_answer(answer) == (
         "# 2 results for: my words\n"
         "> Old.\n\n"
         "## 1. A.md > Top > Sub, lines 3-9\n"
-        "keyword_exact · score 0.0325 (vector #1, keyword #2)\n\n"
-        "Some words.\n\n"
+        "2025-09-30 · holds all the words (keyword_exact; vector #1, keyword #2)\n\n"
+        "Some **words**.\n\n"
         "*(neighbor)* A.md > Top > Sub, lines 3-9\n\n"
         "Beside.\n\n"
         "## 2. B.md > Top > Sub, lines 3-9\n"
-        "keyword_exact · score 0.0325 (vector #1, keyword #2)\n\n"
-        "Some words."
+        "holds all the words (keyword_exact; vector #1, keyword #2)\n\n"
+        "Some **words**."
     )
+
+
+def test_a_title_that_is_not_the_files_name_is_shown() -> None:
+    text = render_answer(make_answer(replace(make_hit("Deep/A"), title="Another title")))
+    assert "\nAnother title · holds all the words" in text
+
+
+def test_the_heading_that_the_place_names_is_not_said_twice() -> None:
+    texts = ("## Sub\n\nSome text.\n", "## Sub ##\nSome text.", "Some text.")
+    assert {render_answer(make_answer(make_hit("A", text))) for text in texts} == {
+        render_answer(make_answer(make_hit("A", "Some text.")))
+    }
+    assert "(only this heading)" in render_answer(make_answer(make_hit("A", "## Sub")))
+    assert "## Another\n\nText." in render_answer(make_answer(make_hit("A", "## Another\n\nText.")))
+
+
+def test_every_reason_has_words() -> None:
+    evidence = {*get_args(NameMatch), *CERTAIN, *STRONG}
+    evidence |= {"date", "linked", "keyword", "weak_semantic", "expansion"}
+    assert evidence <= set(REASONS)
 
 
 def test_a_hit_of_an_old_index_has_no_lines() -> None:
@@ -62,31 +92,86 @@ def test_nothing_found_is_said_with_the_reason() -> None:
 
 def test_an_answer_within_its_budget_is_left_as_it_is() -> None:
     answer = make_answer(make_hit("A"), make_hit("A", neighbor=True))
-    assert fit_answer(answer) is answer
+    assert fit_answer(answer) == answer
 
 
 def test_neighbors_give_way_before_results() -> None:
     answer = make_answer(
         make_hit("A", "a" * 900), make_hit("A", "n" * 900, neighbor=True), make_hit("B", "b" * 900)
     )
-    fitted = fit_answer(answer, 2200)
-    assert [hit.content[0] for hit in fitted.results] == ["a", "b"]
+    fitted = fit_answer(answer, 830)
+    assert [hit.content for hit in fitted.results] == ["a" * 900, "b" * 900]
     assert fitted.notices == (
-        "Left out to keep this short: 1 neighbors. Read a note with get_note, or ask with a smaller limit.",
+        "Left out to keep this short: 1 neighbors. Read a note with get_note, ask with max_tokens=8000, or"
+        " ask with a smaller limit.",
     )
 
 
+def test_long_texts_are_cut_to_what_stands_around_the_words() -> None:
+    text = f"{'nothing here ' * 200}these are my words indeed {'nor here ' * 200}"
+    answer = make_answer(*(make_hit(f"N{n}", text) for n in range(10)))
+    fitted = fit_answer(answer, 2000)
+    assert all("these are my words indeed" in hit.content for hit in fitted.results)
+    lengths = [len(hit.content) for hit in fitted.results]
+    assert lengths[0] > 1.6 * lengths[3]
+    assert "the ends of 10 passages" in fitted.notices[0]
+    assert estimate_tokens(render_answer(answer, 2000)) <= 2000
+    assert estimate_tokens(render_answer(answer, 2000)) > 1400
+
+
 def test_the_last_results_keep_their_place_when_their_text_gives_way() -> None:
-    answer = make_answer(*(make_hit(f"N{n}", "x" * 1200) for n in range(50)))
-    text = render_answer(answer)
-    assert len(text) < BUDGET + 50 * 120
+    answer = make_answer(*(make_hit(f"N{n}", "x " * 600) for n in range(50)))
+    text = render_answer(answer, 3000)
+    assert estimate_tokens(text) <= 3000
     assert "## 1. N0.md" in text
     assert "## 50. N49.md > Top > Sub, lines 3-9" in text
-    assert text.count("(text left out)") == 38
-    assert "the text of 38 results. Read a note with get_note" in text
+    left_out = text.count("(text left out)")
+    assert 20 < left_out < 30
+    assert f"the text of {left_out} results" in text
     fitted = fit_answer(answer)
     assert len(fitted.results) == 50
     assert fit_answer(fitted).results == fitted.results
+
+
+def test_the_last_results_are_left_out_where_not_even_their_places_fit() -> None:
+    answer = make_answer(*(make_hit(f"{'deep/' * 100}N{n}", "x " * 600) for n in range(50)))
+    fitted = fit_answer(answer, 2000)
+    assert 3 < len(fitted.results) < 20
+    assert f", {50 - len(fitted.results)} results. Read" in fitted.notices[0]
+    assert estimate_tokens(render_answer(answer, 2000)) <= 2000
+
+
+SIGNS = st.text(alphabet='abc words \n"\\\x01\u65e5\U0001f9e0*`[]', max_size=1500)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(SIGNS, st.booleans()), max_size=60),
+    st.text(max_size=300),
+    st.lists(st.text(max_size=90), max_size=20),
+    st.integers(500, 8000),
+)
+def test_no_answer_exceeds_its_budget(
+    texts: list[tuple[str, bool]], query: str, notices: list[str], budget: int
+) -> None:
+    hits = tuple(make_hit(f"N{n}", text, neighbor) for n, (text, neighbor) in enumerate(texts))
+    fitted = fit_answer(replace(make_answer(*hits, notices=tuple(notices)), query=query), budget)
+    frame = replace(fitted, results=())  # what must be said in any case
+    assert estimate_tokens(render_answer(fitted, budget)) <= max(
+        budget, estimate_tokens(render_answer(frame, budget)) + 100
+    )
+    assert estimate_json(fitted.to_json()) <= max(2 * budget, estimate_json(frame.to_json()) + 200) + 100
+    assert fit_answer(fitted, budget).results == fitted.results
+
+
+def test_absurd_notices_and_sentences_are_cut() -> None:
+    step = LinkStep("A.md", "B.md", "out", "said", "word " * 9_000, "A.md", 1)
+    answer = make_answer(replace(make_hit("A"), linked_by=(step,)), notices=("n" * 9_000,) * 50)
+    fitted = fit_answer(answer, 8000)
+    assert len(fitted.notices) == 12
+    assert fitted.notices[-1] == "39 more notices."
+    assert max(map(len, fitted.notices)) < 700
+    assert len(fitted.results[0].linked_by[0].sentence or "") < 310
 
 
 def make_graph(count: int, preview: str | None = None) -> Graph:
@@ -119,11 +204,12 @@ def test_a_large_graph_is_cut_at_its_far_end_and_says_so() -> None:
     graph = make_graph(2000)
     fitted = fit_graph(graph)
     text = render_graph(fitted)
-    assert len(text) < BUDGET + 300
+    assert estimate_tokens(text) < BUDGET
     assert "## Hop 2 (1997 links)" in text
     assert text.endswith("Total: 2000 links across 2 hops")
     left_out = 2000 - len(fitted.edges)
-    assert f"> Left out to keep this short: {left_out} of 2000 links. Ask with a smaller depth." in text
+    said = f"> Left out to keep this short: {left_out} of 2000 links. Ask with a smaller depth or max_tokens="
+    assert said in text
     assert fitted.edges == graph.edges[: len(fitted.edges)]
     assert fit_graph(make_graph(10)).notices == ()
 
@@ -131,12 +217,26 @@ def test_a_large_graph_is_cut_at_its_far_end_and_says_so() -> None:
 def test_a_graph_cut_for_its_previews_names_them() -> None:
     fitted = fit_graph(make_graph(100, "x" * 500))
     assert "a smaller depth or include_content=false" in fitted.notices[0]
+    assert estimate_json(fitted.to_json()) <= 2 * BUDGET
+    assert "max_tokens" not in fit_graph(make_graph(100, "x" * 500), MOST_TOKENS).notices[0]
 
 
 def test_topics_are_counted() -> None:
     assert render_topics(Topics((Topic("", 1, 2), Topic("Home", 3, 9)))) == (
         "# Topics: 2 folders, 4 notes, 11 chunks\n- (root): 1 notes, 2 chunks\n- Home/: 3 notes, 9 chunks"
     )
+
+
+def test_thousands_of_topics_are_named_in_part_the_largest_first() -> None:
+    topics = Topics(tuple(Topic(f"Folder {n:04}", n % 100, n) for n in range(3000)))
+    fitted = fit_topics(topics)
+    assert estimate_tokens(render_topics(fitted)) <= BUDGET
+    assert estimate_json(fitted.to_json()) <= 2 * BUDGET + 100
+    assert {topic.notes for topic in fitted.topics} <= set(range(85, 100))
+    left_out = 3000 - len(fitted.topics)
+    assert fitted.notices[0].startswith(f"Left out to keep this short: {left_out} smaller folders")
+    assert [topic.name for topic in fitted.topics] == sorted(topic.name for topic in fitted.topics)
+    assert fit_topics(Topics((Topic("A", 1, 1),))).notices == ()
 
 
 def test_a_report_names_every_failure_and_the_first_warnings() -> None:

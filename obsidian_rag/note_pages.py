@@ -1,0 +1,298 @@
+"""A note's text by pages and by sections, with an outline where it does not fit into one answer.
+
+Offsets count the characters (code points) of the note's text as it is indexed, from 0, also where a section
+is asked for: pages put together in order are the text, nothing lost, nothing twice.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from obsidian_rag.analysis import fold
+from obsidian_rag.answers import show_line
+from obsidian_rag.catalog import StoredText
+from obsidian_rag.errors import QueryError
+from obsidian_rag.models import Section
+from obsidian_rag.schemas import MOST_TOKENS
+from obsidian_rag.tokens import count_fitting, estimate_json, estimate_tokens
+
+OUTLINE_TOKENS = 900  # of a page's outline; the page itself gets the rest of the budget
+NAMES_TOKENS = 400  # of aliases, and of tags
+FRAME_TOKENS = 200  # of what else is said around a page
+MOST_CANDIDATES = 12  # headings that an error names
+LONGEST_HEADING = 120  # characters of a heading in an outline or an error
+LONGEST_ASKED = 1000
+_MARKS = re.compile(r"[*_`=~]+|\[\[(?:[^\]|]*\|)?|\]\]|\s+#+\s*$|\^[\w-]+\s*$")
+_WORD = re.compile(r"\w")
+_STEPS = re.compile(r"\s*[>#]+\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class OutlineEntry:
+    """A heading and where it stands."""
+
+    heading: str
+    level: int
+    line: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotePage:
+    """A part of a note's text, or all of it. `content` is text[offset:next_offset] of the note's `length`
+    characters; `next_offset` is None where the note, or the section asked for, ends. `heading` is that
+    section's heading path. `outline` is there where a first page does not hold everything.
+    """
+
+    file_path: str
+    title: str
+    content: str
+    aliases: tuple[str, ...]
+    tags: tuple[str, ...]
+    modified_at: str
+    indexed_at: str
+    heading: str | None
+    start_line: int
+    end_line: int
+    last_line: int
+    offset: int
+    next_offset: int | None
+    length: int
+    outline: tuple[OutlineEntry, ...]
+    notices: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that the tool returns."""
+        return asdict(self)
+
+
+def make_page(
+    note: StoredText, heading: str | None = None, offset: int = 0, budget: int = MOST_TOKENS
+) -> NotePage:
+    """The part of a note that begins at `offset` (0: at the beginning of the section, or of the note) and
+    takes at most about `budget` tokens as text, and twice that as JSON.
+
+    Raises QueryError for a heading that the note does not have or has several times, and for an offset
+    outside the section or the note.
+    """
+    text = note.content
+    sections: Sequence[Section] = ()
+    if heading is not None or not _fits(text, budget - FRAME_TOKENS):
+        from obsidian_rag.notes import parse_note  # takes a parser, which most notes do not need
+
+        sections = parse_note(note.file_path, text).sections
+    first, last, path = 0, len(text), None
+    if heading is not None:
+        found = find_section(note.file_path, text, sections, heading)
+        first, last = found.start, _end_of(found, sections, len(text))
+        path = " > ".join(found.heading_path)
+    start = first if offset == 0 else offset
+    if not (first <= start < last or start == first):
+        where = f"The section {_shorten(path)!r} reaches from {first} to {last}" if path else (
+            f"{note.file_path} has {last} characters"
+        )  # fmt: skip
+        raise QueryError(
+            f"offset is {offset}. {where}",
+            "Use the next_offset of the page before, or 0 for the beginning.",
+        )
+    end = start + _count_page(text[start:last], budget - FRAME_TOKENS)
+    outline: tuple[OutlineEntry, ...] = ()
+    notices: list[str] = []
+    if end < last:
+        end = _end_page(text, start, budget - FRAME_TOKENS - OUTLINE_TOKENS, last, sections)
+        if start == first:
+            outline, notices = _make_outline(text, [s for s in sections if first <= s.start < last])
+    aliases, tags = _cut_names(note.aliases), _cut_names(note.tags)
+    if len(aliases) < len(note.aliases) or len(tags) < len(note.tags):
+        notices.append("Not all of its aliases and tags are named.")
+    return NotePage(
+        note.file_path,
+        note.title,
+        text[start:end],
+        aliases,
+        tags,
+        note.modified_at.isoformat(),
+        note.indexed_at.isoformat(),
+        path,
+        _line_at(text, start),
+        _line_at(text, max(start, end - 1)),
+        _line_at(text, max(0, len(text) - 1)),
+        start,
+        end if end < last else None,
+        len(text),
+        outline,
+        tuple(notices),
+    )
+
+
+def _fits(text: str, tokens: int) -> bool:
+    return _count_page(text, tokens) == len(text)
+
+
+def _count_page(text: str, tokens: int) -> int:
+    """How many characters fit, as text and, taking twice as much, as JSON."""
+    fitting = count_fitting(text, tokens)
+    while fitting and estimate_json(text[:fitting]) > 2 * tokens:  # control characters take six signs each
+        fitting = fitting * 2 // 3
+    return fitting
+
+
+def _end_page(text: str, start: int, tokens: int, last: int, sections: Sequence[Section]) -> int:
+    """Where a page ends best: before a section, a paragraph, a line or a word of its last half, quarter…"""
+    end = start + max(1, _count_page(text[start:last], tokens))
+    if end >= last:
+        return last
+    headings = [section.start for section in sections if (start + end) // 2 < section.start <= end]
+    if headings:
+        return headings[-1]
+    least = end - (end - start) // 4
+    for mark in ("\n\n", "\n", " "):
+        found = text.rfind(mark, least, end)
+        if found >= 0:
+            return found + len(mark)
+    return end
+
+
+def _line_at(text: str, offset: int) -> int:
+    return text.count("\n", 0, offset) + 1
+
+
+def _end_of(section: Section, sections: Sequence[Section], end: int) -> int:
+    """Where a section ends with those below it."""
+    later = (s.start for s in sections if s.start > section.start and s.level <= section.level)
+    return next(later, end)
+
+
+def _cut_names(names: Sequence[str]) -> tuple[str, ...]:
+    kept = list(names)
+    while kept and estimate_json(kept) > NAMES_TOKENS:
+        kept = kept[: len(kept) * 2 // 3]
+    return tuple(kept)
+
+
+def _make_outline(text: str, sections: Sequence[Section]) -> tuple[tuple[OutlineEntry, ...], list[str]]:
+    """The headings with their places: as many levels as fit, else the first headings."""
+    entries = [
+        OutlineEntry(_shorten(section.heading), section.level, _line_at(text, section.start), section.start)
+        for section in sections
+        if section.heading is not None
+    ]
+    total = len(entries)
+    for deepest in range(max((entry.level for entry in entries), default=1), 0, -1):
+        shown = [entry for entry in entries if entry.level <= deepest]
+        if shown and _measure_outline(shown) <= OUTLINE_TOKENS:
+            break
+        entries = shown or entries
+    else:
+        shown = entries
+        while _measure_outline(shown) > OUTLINE_TOKENS:
+            shown = shown[: len(shown) * 2 // 3]
+    left_out = total - len(shown)
+    return tuple(shown), [f"{left_out} of its {total} headings are not in the outline."] if left_out else []
+
+
+def _measure_outline(entries: Sequence[OutlineEntry]) -> int:
+    shown = estimate_tokens("\n".join(map(_render_entry, entries)))
+    return max(shown, estimate_json([asdict(entry) for entry in entries]) // 2)
+
+
+def _shorten(heading: str | None) -> str:
+    shown = show_line(heading or "")
+    return shown if len(shown) <= LONGEST_HEADING else f"{shown[:LONGEST_HEADING]}…"
+
+
+def find_section(file_path: str, text: str, sections: Sequence[Section], asked: str) -> Section:
+    """The section that a heading means: as it is written, in another case, without marks, a heading path
+    (`Pool > Size`), or a part of it. Raises QueryError with the candidates, or with the nearest headings.
+    """
+    headed = [section for section in sections if section.heading is not None]
+    if not headed:
+        raise QueryError(f"{file_path} has no headings", "Leave heading out; offset reads on.")
+    wanted = _fold_heading(asked)
+    if len(asked) > LONGEST_ASKED or not _WORD.search(wanted):
+        shown = asked if len(asked) <= LONGEST_HEADING else f"{asked[:LONGEST_HEADING]}…"
+        raise QueryError(f"heading is {shown!r}", f"Write one of its headings: {_name(text, headed)}")
+    steps = _split_path(asked)
+    folded = [(_fold_heading(s.heading or ""), _split_path(" > ".join(s.heading_path))) for s in headed]
+    ways: tuple[Callable[[str, list[str]], bool], ...] = (
+        lambda name, path: name == wanted,
+        lambda name, path: path == steps,
+        lambda name, path: path[-1:] == steps[-1:] and _holds(path, steps),
+        lambda name, path: name.startswith(wanted),
+        lambda name, path: wanted in name,
+    )
+    for fits in ways:
+        found = [section for section, (name, path) in zip(headed, folded, strict=True) if fits(name, path)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise QueryError(
+                f"heading {_shorten(asked)!r} may be any of {len(found)} in {file_path}",
+                f"Write a heading path, or read from its offset: {_name(text, found, whole=True)}",
+            )
+    close = difflib.get_close_matches(wanted, [name for name, _ in folded], n=MOST_CANDIDATES, cutoff=0.5)
+    near = [section for section, (name, _) in zip(headed, folded, strict=True) if name in close]
+    raise QueryError(
+        f"No heading {_shorten(asked)!r} in {file_path}",
+        f"{'Nearest headings' if near else 'Its headings'}: {_name(text, near or headed)}",
+    )
+
+
+def _split_path(path: str) -> list[str]:
+    """The folded steps of a heading path; a heading that holds the sign of a step is several."""
+    return [step for step in map(_fold_heading, _STEPS.split(path)) if step]
+
+
+def _fold_heading(heading: str) -> str:
+    plain = _MARKS.sub(" ", heading.strip().lstrip("#"))
+    return " ".join(fold(plain).casefold().split())
+
+
+def _holds(path: Sequence[str], steps: Sequence[str]) -> bool:
+    """Whether the steps stand in the path, in order."""
+    rest = iter(path)
+    return all(step in rest for step in steps)
+
+
+def _name(text: str, sections: Sequence[Section], whole: bool = False) -> str:
+    names = [
+        f"{_shorten(' > '.join(s.heading_path) if whole else s.heading)}"
+        f" (line {_line_at(text, s.start)}, offset={s.start})"
+        for s in sections[:MOST_CANDIDATES]
+    ]
+    more = len(sections) - len(names)
+    return "; ".join(names) + (f" and {more} more" if more > 0 else "") + "."
+
+
+def render_outline(page: NotePage) -> str:
+    """What an agent must know beside a page's text; empty where the text is the whole note."""
+    if page.heading is None and page.offset == 0 and page.next_offset is None:
+        return "\n".join(page.notices)
+    what = f"the section {_shorten(page.heading)!r}" if page.heading else "the note"
+    end = page.offset + len(page.content)
+    goes_on = "ends here" if page.next_offset is None else "goes on"
+    lines = [
+        f"{show_line(page.file_path)}: lines {page.start_line}-{page.end_line} of {page.last_line},"
+        f" characters {page.offset}-{end} of {page.length}; {what} {goes_on}."
+    ]
+    if page.outline:
+        lines += ["Outline:", *map(_render_entry, page.outline)]
+    return "\n".join([*lines, *page.notices])
+
+
+def render_next(page: NotePage) -> str:
+    """How to go on; empty where there is nothing more."""
+    if page.next_offset is None:
+        return ""
+    heading = f", heading={page.heading!r}" if page.heading and len(page.heading) <= LONGEST_HEADING else ""
+    more = f"Read on: get_note(file_path={page.file_path!r}{heading}, offset={page.next_offset})."
+    section = ' One section: get_note(…, heading="…").' if page.outline else ""
+    return more + section
+
+
+def _render_entry(entry: OutlineEntry) -> str:
+    return f"{'#' * entry.level} {entry.heading} (line {entry.line}, offset={entry.offset})"
