@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING
 
 from obsidian_rag.analysis import strip_extension
 from obsidian_rag.models import Hit, LinkStep
-from obsidian_rag.passages import Wanted, clip, mark, read_wanted
+from obsidian_rag.passages import MOST_MARKS, Wanted, clip, mark, read_wanted
 from obsidian_rag.schemas import BUDGET, MOST_TOKENS
 from obsidian_rag.tokens import estimate_json, estimate_tokens
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LEFT_OUT = "(text left out)"
 FIRST_HITS = 3  # get twice the room of the others where there is not enough for all
+MARKS = -(-MOST_MARKS * len("****") * 2 // 7)  # tokens of the marks in a passage, at 3.5 characters each
 LEAST_TEXT = 40  # tokens; less of a passage tells nothing
 HEADING = 40  # tokens that the answer's first line takes, beside the query
 NOTICE = 90  # tokens kept free for what is said of what was left out
@@ -27,6 +28,7 @@ LONGEST_SENTENCE = 300  # of a link's sentence
 # Line ends, what a terminal obeys, and what turns the direction of the text after it.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
+_FIELDS = [field.name for field in fields(Hit)]
 _HEADING = re.compile(r"\s*#{1,6}[ \t]+(\S[^\n]*?)[ \t]*#*[ \t]*(?:\n|\Z)")
 
 # Why a note is there, in words.
@@ -57,14 +59,16 @@ def fit_answer(answer: Answer, budget: int = BUDGET) -> Answer:
     answer = _clip_notices(replace(answer, results=tuple(map(_clip_steps, answer.results))))
     wanted = read_wanted(answer.query)
     room = budget - _measure_frame(answer)
-    costs = [_measure(hit, wanted) for hit in answer.results]
+    costs = [_measure(hit) for hit in answer.results]
     if sum(costs) <= room:
         return answer
     room -= NOTICE
     places = [place for place, hit in enumerate(answer.results) if not hit.neighbor]
-    shown = _clip_hits([answer.results[place] for place in places], wanted, room)
+    shown = _clip_hits(
+        [answer.results[place] for place in places], [costs[place] for place in places], wanted, room
+    )
     kept = dict(zip(places, shown, strict=False))
-    used = sum(_measure(hit, wanted) for hit in shown)
+    used = sum(map(_measure, shown))
     neighbors = 0
     for place, hit in enumerate(answer.results):
         if hit.neighbor and used + costs[place] <= room:
@@ -122,20 +126,29 @@ def _measure_frame(answer: Answer) -> int:
     return HEADING + max(shown, estimate_json(frame) // 2)
 
 
-def _measure(hit: Hit, wanted: Wanted) -> int:
-    """What a hit takes: as Markdown, or half of it as JSON, which may take twice as much."""
-    return max(estimate_tokens(_render_hit(0, hit, wanted)) + 1, estimate_json(asdict(hit)) // 2)
+def _measure(hit: Hit) -> int:
+    """What a hit takes: as Markdown, however much of it is marked, or half of it as JSON, which may take
+    twice as much.
+    """
+    shown = estimate_tokens(_render_hit(0, hit, Wanted())) + 1
+    marks = 0 if hit.content == LEFT_OUT else min(MARKS, 1 + len(hit.content) // MARKS)
+    # As asdict makes it, without its copies.
+    written = {name: getattr(hit, name) for name in _FIELDS}
+    written["linked_by"] = [asdict(step) for step in hit.linked_by]
+    return max(shown + marks, estimate_json(written) // 2)
 
 
-def _clip_hits(hits: Sequence[Hit], wanted: Wanted, room: int) -> list[Hit]:
-    """As many of the hits, from the first, as there is room for, with as much of their texts as fits."""
+def _clip_hits(hits: Sequence[Hit], costs: Sequence[int], wanted: Wanted, room: int) -> list[Hit]:
+    """As many of the hits, from the first, as there is room for, with as much of their texts as fits; `costs`
+    is what each takes whole.
+    """
     bare = [replace(hit, content=LEFT_OUT) for hit in hits]
-    heads = [_measure(hit, wanted) for hit in bare]
+    heads = list(map(_measure, bare))
     count = len(hits)
     while count > 1 and sum(heads[:count]) > room:
         count -= 1
     left = max(0, room - sum(heads[:count]))
-    needs = [_measure(hit, wanted) - head for hit, head in zip(hits[:count], heads, strict=False)]
+    needs = [cost - head for cost, head in zip(costs[:count], heads, strict=False)]
     texts = count
     while texts and sum(min(need, LEAST_TEXT) for need in needs[:texts]) > left:
         texts -= 1
@@ -146,10 +159,12 @@ def _clip_hits(hits: Sequence[Hit], wanted: Wanted, room: int) -> list[Hit]:
         if needs[place] <= allowed:
             shown[place] = hits[place]
         else:
-            shown[place] = replace(hits[place], content=clip(hits[place].content, wanted, allowed))
-    # Marks, and signs that JSON escapes, may take what clipping does not count.
+            shown[place] = replace(
+                hits[place], content=clip(hits[place].content, wanted, max(1, allowed - MARKS))
+            )
+    # Signs that JSON escapes may take what clipping does not count.
     place = texts
-    while place and sum(_measure(hit, wanted) for hit in shown) > room:
+    while place and sum(map(_measure, shown)) > room:
         place -= 1
         shown[place] = bare[place]
     return shown
@@ -167,9 +182,8 @@ def _share(needs: Sequence[int], room: int) -> int:
     return low
 
 
-def render_answer(answer: Answer, budget: int = BUDGET) -> str:
-    """A search answer within its budget of tokens."""
-    answer = fit_answer(answer, budget)
+def render_answer(answer: Answer) -> str:
+    """A search answer, as long as it is."""
     wanted = read_wanted(answer.query)
     found = len({hit.file_path for hit in answer.results})
     query = show_line(answer.query)

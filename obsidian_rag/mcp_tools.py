@@ -84,7 +84,7 @@ class NoteTools:
                 query, mode, limit, filters, intent, boosts=boosts, include_excluded=include_excluded
             )
             answer = fit_answer(search(reader, request), max_tokens)
-            return make_result(render_answer(answer, max_tokens), answer.to_json())
+            return make_result(render_answer(answer), answer.to_json())
 
         return await self.run(work)
 

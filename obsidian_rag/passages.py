@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from obsidian_rag.analysis import analyze_query, fold
 from obsidian_rag.tokens import count_fitting
@@ -61,13 +61,15 @@ class Wanted:
 
     words: frozenset[str] = frozenset()
     pairs: frozenset[str] = frozenset()
+    # What was found of words seen before: an answer's passages hold the same ones again and again.
+    _forms: dict[str, str | None] = field(default_factory=dict, compare=False, repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.words or self.pairs)
 
     def find(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Where the words stand in a text: (first, last, which word)."""
-        forms: dict[str, str | None] = {}
+        forms = self._forms
         for match in _WORD.finditer(text):
             word = match.group()
             if self.pairs and _SIGN.search(word):
@@ -83,7 +85,7 @@ class Wanted:
             return word
         if len(word) < LEAST_STEM or word in _FILLERS:
             return None
-        return next((wanted for wanted in self.words if _are_forms(word, wanted)), None)
+        return next((wanted for wanted in sorted(self.words) if _are_forms(word, wanted)), None)
 
     def _find_pairs(self, run: str, start: int) -> Iterator[tuple[int, int, str]]:
         covered: list[int] = []
@@ -100,6 +102,8 @@ class Wanted:
 
 
 def _are_forms(one: str, other: str) -> bool:
+    if one[:LEAST_STEM] != other[:LEAST_STEM]:
+        return False
     shared = max(LEAST_STEM, math.ceil(SHARED * max(len(one), len(other))))
     if min(len(one), len(other)) < shared or not (one.isalpha() and other.isalpha()):
         return False
@@ -125,12 +129,13 @@ def read_wanted(query: str) -> Wanted:
 
 def mark(text: str, wanted: Wanted) -> str:
     """The text with the words that are looked for in bold, where that breaks nothing."""
-    if not wanted:
+    found = list(wanted.find(text)) if wanted else []
+    if not found:
         return text
     kept = [match.span() for match in _KEPT.finditer(text)]
     pieces: list[str] = []
     done = marks = number = 0
-    for first, last, _ in wanted.find(text):
+    for first, last, _ in found:
         while number < len(kept) and kept[number][1] <= first:
             number += 1
         if number < len(kept) and kept[number][0] < last:

@@ -115,13 +115,13 @@ def test_long_texts_are_cut_to_what_stands_around_the_words() -> None:
     lengths = [len(hit.content) for hit in fitted.results]
     assert lengths[0] > 1.6 * lengths[3]
     assert "the ends of 10 passages" in fitted.notices[0]
-    assert estimate_tokens(render_answer(answer, 2000)) <= 2000
-    assert estimate_tokens(render_answer(answer, 2000)) > 1400
+    assert estimate_tokens(render_answer(fit_answer(answer, 2000))) <= 2000
+    assert estimate_tokens(render_answer(fit_answer(answer, 2000))) > 1400
 
 
 def test_the_last_results_keep_their_place_when_their_text_gives_way() -> None:
     answer = make_answer(*(make_hit(f"N{n}", "x " * 600) for n in range(50)))
-    text = render_answer(answer, 3000)
+    text = render_answer(fit_answer(answer, 3000))
     assert estimate_tokens(text) <= 3000
     assert "## 1. N0.md" in text
     assert "## 50. N49.md > Top > Sub, lines 3-9" in text
@@ -138,7 +138,7 @@ def test_the_last_results_are_left_out_where_not_even_their_places_fit() -> None
     fitted = fit_answer(answer, 2000)
     assert 3 < len(fitted.results) < 20
     assert f", {50 - len(fitted.results)} results. Read" in fitted.notices[0]
-    assert estimate_tokens(render_answer(answer, 2000)) <= 2000
+    assert estimate_tokens(render_answer(fit_answer(answer, 2000))) <= 2000
 
 
 SIGNS = st.text(alphabet='abc words \n"\\\x01\u65e5\U0001f9e0*`[]', max_size=1500)
@@ -157,8 +157,8 @@ def test_no_answer_exceeds_its_budget(
     hits = tuple(make_hit(f"N{n}", text, neighbor) for n, (text, neighbor) in enumerate(texts))
     fitted = fit_answer(replace(make_answer(*hits, notices=tuple(notices)), query=query), budget)
     frame = replace(fitted, results=())  # what must be said in any case
-    assert estimate_tokens(render_answer(fitted, budget)) <= max(
-        budget, estimate_tokens(render_answer(frame, budget)) + 100
+    assert estimate_tokens(render_answer(fit_answer(fitted, budget))) <= max(
+        budget, estimate_tokens(render_answer(fit_answer(frame, budget))) + 100
     )
     assert estimate_json(fitted.to_json()) <= max(2 * budget, estimate_json(frame.to_json()) + 200) + 100
     assert fit_answer(fitted, budget).results == fitted.results

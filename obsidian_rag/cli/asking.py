@@ -69,7 +69,7 @@ def search(
 
     Next: obsidian-rag note NOTE; obsidian-rag diagnose, where a note should have been found
     """
-    from obsidian_rag.render import render_answer
+    from obsidian_rag.render import fit_answer, render_answer
     from obsidian_rag.search.pipeline import search as find
     from obsidian_rag.search.query import make_request
 
@@ -86,7 +86,7 @@ def search(
 
             print_answer(console, answer, reader.run(lambda conn: load_places(conn, settings)))
         else:
-            click.echo(render_answer(answer))
+            click.echo(render_answer(fit_answer(answer)))
 
 
 @click.command(cls=TaughtCommand)
