@@ -60,17 +60,22 @@ SELECT neighbor FROM (
     WHERE %(direction)s::text <> 'out' AND relation = ANY(%(relations)s)) AS step
 GROUP BY neighbor ORDER BY bool_or(is_out) DESC, neighbor
 """  # noqa: S608 - constants of this module, no value
-# Of several links to the same note the one that says most.
+# Of several links to the same note the one that says most. OFFSET has what is said looked up link by link:
+# the planner would read what all links say.
 STEP = f"""
+WITH pair AS MATERIALIZED (
+    SELECT l.id, target_path AS neighbor, 'out' AS direction, source_path AS source
+    FROM note_links l {_FRONTIER} ON source_path = f.path
+    JOIN unnest(%(named)s::text[]) AS named (neighbor) ON target_path = named.neighbor
+    WHERE %(direction)s::text <> 'in' AND target_type = 'note'
+    UNION ALL
+    SELECT l.id, source_path, 'in', target_path
+    FROM note_links l {_FRONTIER} ON target_path = f.path
+    JOIN unnest(%(named)s::text[]) AS named (neighbor) ON source_path = named.neighbor
+    WHERE %(direction)s::text <> 'out' AND target_type = 'note')
 SELECT DISTINCT ON (neighbor) neighbor, direction, source, kind, target_name, heading, block, property,
        relation, sentence
-FROM (
-    SELECT s.*, target_path AS neighbor, 'out' AS direction, source_path AS source
-    FROM ({SAID}) AS s {_FRONTIER} ON source_path = f.path WHERE %(direction)s::text <> 'in'
-    UNION ALL
-    SELECT s.*, source_path, 'in', target_path
-    FROM ({SAID}) AS s {_FRONTIER} ON target_path = f.path WHERE %(direction)s::text <> 'out') AS step
-JOIN unnest(%(named)s::text[]) AS named (neighbor) USING (neighbor)
+FROM pair CROSS JOIN LATERAL (SELECT * FROM ({SAID}) AS s WHERE s.id = pair.id OFFSET 0) AS said
 WHERE cardinality(%(relations)s::text[]) = 0 OR relation = ANY(%(relations)s)
 ORDER BY neighbor, relation IS NULL, sure DESC, direction DESC, source, line
 """  # noqa: S608 - a constant of this module, no value
