@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from obsidian_rag.analysis import analyze_query, fold
 from obsidian_rag.tokens import count_fitting
@@ -55,7 +56,7 @@ _KEPT = re.compile(
 _ENDS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"(?<=[.!?。！？])\s*"), re.compile(r"\s+"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Wanted:
     """What is looked for in passages: words in folded form, and pairs of signs of scripts without spaces."""
 
@@ -70,7 +71,7 @@ class Wanted:
     def find(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Where the words stand in a text: (first, last, which word)."""
         forms = self._forms
-        for match in _WORD.finditer(text):
+        for match in (self._ascii_words if text.isascii() else _WORD).finditer(text):
             word = match.group()
             if self.pairs and _SIGN.search(word):
                 yield from self._find_pairs(word, match.start())
@@ -79,6 +80,12 @@ class Wanted:
                 forms[word] = self._match(fold(word).lower())
             if meant := forms[word]:
                 yield match.start(), match.end(), meant
+
+    @cached_property
+    def _ascii_words(self) -> re.Pattern[str]:
+        """What finds the words of a text in ASCII, where nothing is folded, that may be looked for."""
+        starts = sorted({word[:LEAST_STEM] for word in self.words if word.isascii()})
+        return re.compile(rf"\b(?:{'|'.join(map(re.escape, starts)) or '(?!)'})\w*", re.ASCII | re.IGNORECASE)
 
     def _match(self, word: str) -> str | None:
         if word in self.words:

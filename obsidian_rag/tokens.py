@@ -17,6 +17,7 @@ from typing import Any
 TOKEN = 14
 _LATIN, _GREEK, _OTHER, _BEYOND = 4, 7, 14, 28
 # Beside letters what all languages write: general punctuation, arrows, box drawing.
+_COSTLY = re.compile("[\u0370-\u1dff\u2c00-\U0010ffff]+")  # all of those below, in one look
 _GREEKS = re.compile("[\u0370-\u058f]+")
 _OTHERS = re.compile("[\u0590-\u1dff\u2c00-\uffff]+")
 _BEYONDS = re.compile("[\U00010000-\U0010ffff]+")
@@ -49,6 +50,9 @@ def _weigh(text: str) -> int:
     weight = _LATIN * len(text)
     if text.isascii():
         return weight
+    costly = "".join(_COSTLY.findall(text))
+    if not costly:
+        return weight
     for pattern, cost in ((_GREEKS, _GREEK), (_OTHERS, _OTHER), (_BEYONDS, _BEYOND)):
-        weight += (cost - _LATIN) * sum(len(run) for run in pattern.findall(text))
+        weight += (cost - _LATIN) * sum(len(run) for run in pattern.findall(costly))
     return weight
