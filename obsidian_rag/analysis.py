@@ -197,7 +197,8 @@ def _folding() -> dict[int, str]:
     for code in (code for first, last in ranges for code in range(first, last)):
         decomposed = unicodedata.normalize("NFD", chr(code))
         if len(decomposed) > 1:
-            table.setdefault(code, "".join(c for c in decomposed if not unicodedata.combining(c)))
+            plain = (_SPECIAL.get(c, c) for c in decomposed if not unicodedata.combining(c))
+            table.setdefault(code, "".join(plain))
     table.update(dict.fromkeys(range(0x0300, 0x0370), ""))
     return table
 

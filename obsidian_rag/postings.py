@@ -12,7 +12,7 @@ from obsidian_rag.postgres import Connection
 from obsidian_rag.terms import NoteTerms
 
 # Raise when the analysis changes: the next run makes the postings of all notes anew, embedding nothing.
-KEYWORD_VERSION = 3
+KEYWORD_VERSION = 4
 
 # Measured on five collections: names at 3 gain where titles are asked for and cost nothing elsewhere; the
 # heading path beyond 1 gains nothing, since the heading is in the text as well.

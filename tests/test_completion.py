@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -110,7 +111,7 @@ def test_bash_inserts_a_name_with_blanks_as_one_word(
     if shutil.which("bash") is None:
         pytest.skip("needs bash")
     program = tmp_path / "obsidian-rag"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m obsidian_rag "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m obsidian_rag "$@"\n')
     program.chmod(0o755)
     lines = [
         "source <(obsidian-rag completion bash)",

@@ -454,7 +454,7 @@ def test_an_index_without_sentences_is_walked_untyped(
 
 
 def test_the_readme_shows_what_the_example_vault_answers(bench: Workbench) -> None:
-    block = next(part for part in (ROOT / "README.md").read_text("utf-8").split("```") if "linked ·" in part)
+    block = next(part for part in (ROOT / "README.md").read_text("utf-8").split("```") if "(linked;" in part)
     query, shown = re.search(r'search_notes\("(.*)", limit=1\)\n\n(.*)', block, re.DOTALL).groups()  # type: ignore[union-attr]
     shutil.copytree(ROOT / "examples" / "vault", bench.vault.root, dirs_exist_ok=True)
     bench.index()

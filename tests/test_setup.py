@@ -27,10 +27,11 @@ from obsidian_rag.setup.connection import find_installed, list_variables, make_c
 from obsidian_rag.setup.known_vaults import find_known_vaults, list_files
 from obsidian_rag.setup.settings_edit import plan_edit, write_edit
 
-CLAUDE = """#!{python}
-import json, pathlib, sys
-pathlib.Path({log!r}).write_text(json.dumps(sys.argv[1:]))
-sys.exit({code})
+# A program of its own line by line: the interpreter's path may hold blanks, which `#!` cannot.
+CLAUDE = """#!/bin/sh
+exec {python} -c 'import json, pathlib, sys
+pathlib.Path(sys.argv[1]).write_text(json.dumps(sys.argv[2:]))
+sys.exit({code})' {log} "$@"
 """
 
 
@@ -64,7 +65,11 @@ class Home:
         """A command claude that notes what it is told."""
         program = self.folder / "bin" / "claude"
         program.parent.mkdir(exist_ok=True)
-        program.write_text(CLAUDE.format(python=sys.executable, log=str(self.claude_log), code=code))
+        program.write_text(
+            CLAUDE.format(
+                python=shlex.quote(sys.executable), log=shlex.quote(str(self.claude_log)), code=code
+            )
+        )
         program.chmod(0o755)
 
     def run(self, *arguments: str) -> Result:

@@ -256,21 +256,28 @@ def _find_readable(place: Place, variables: Mapping[str, str]) -> list[Registrat
     return []
 
 
+def run_claude(
+    claude: str, arguments: Sequence[str], around: Surroundings
+) -> subprocess.CompletedProcess[str]:
+    """Run Claude Code's program to its end. Raises OSError, subprocess.TimeoutExpired."""
+    return subprocess.run(
+        [claude, *arguments],
+        cwd=around.folder,
+        env=dict(around.variables),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=CLAUDE_PATIENCE,
+        check=False,
+    )
+
+
 def _ask_claude(claude: str, registration: Registration, around: Surroundings) -> Finding:
     name = registration.name
     asked = f"claude mcp get {shlex.quote(name)}"
     try:
-        answer = subprocess.run(
-            [claude, "mcp", "get", name],
-            cwd=around.folder,
-            env=dict(around.variables),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=CLAUDE_PATIENCE,
-            check=False,
-        )
+        answer = run_claude(claude, ["mcp", "get", name], around)
     except (OSError, subprocess.TimeoutExpired) as exc:
         return skip(f"{asked} gave no answer ({type(exc).__name__})", f"Run it by hand: {asked}")
     found = _STATUS.search(answer.stdout)

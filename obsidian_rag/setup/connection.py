@@ -10,12 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from obsidian_rag.client_config import CLAUDE_CODE, CLIENTS, Client, find_client, render_configuration
-from obsidian_rag.doctor.clients import Place, find_registrations, list_places
+from obsidian_rag.doctor.clients import Place, find_registrations, list_places, run_claude
 from obsidian_rag.doctor.examination import Surroundings
 from obsidian_rag.errors import SettingsError
 from obsidian_rag.setup.talk import Talk
 
-CLAUDE_PATIENCE = 60.0  # seconds
 EVERY = "*/30 * * * *"
 USUAL_PATH = ("/usr/local/bin", "/usr/bin", "/bin")  # cron's own is shorter
 
@@ -99,17 +98,7 @@ def _connect_claude(program: Sequence[str], around: Surroundings, talk: Talk, *,
     if not (talk.confirm("Run this now?") if talk.asks else is_named):
         return
     try:
-        done = subprocess.run(
-            [claude, *shlex.split(line)[1:]],
-            cwd=around.folder,
-            env=dict(around.variables),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=CLAUDE_PATIENCE,
-            check=False,
-        )
+        done = run_claude(claude, shlex.split(line)[1:], around)
         failed = (
             f"exit code {done.returncode}: {(done.stderr or done.stdout).strip()}" if done.returncode else ""
         )
