@@ -74,7 +74,8 @@ def test_each_configuration_starts_a_server_that_tells_its_tools(snippet: Snippe
     program = tmp_path / "my programs" / "obsidian-rag"
     program.parent.mkdir()
     program.write_text(
-        f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.quote(sys.executable)} -m obsidian_rag "$@"\n'
+        f"#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.quote(sys.executable)}"
+        ' -m obsidian_rag "$@"\n'
     )
     program.chmod(0o755)
     vault = tmp_path / "my vault"
