@@ -20,7 +20,14 @@ from obsidian_rag.errors import DatabaseUnavailable, EmbeddingRejected, IndexMis
 from obsidian_rag.freshness import EditWatch
 from obsidian_rag.ledger import Edition
 from obsidian_rag.migrate import check_schema
-from obsidian_rag.postgres import Connection, connect, locate, mapped_errors
+from obsidian_rag.postgres import (
+    LEAST_EF_SEARCH,
+    MOST_EF_SEARCH,
+    Connection,
+    connect,
+    locate,
+    mapped_errors,
+)
 from obsidian_rag.query_embedder import QueryEmbedder
 from obsidian_rag.relations import Table, load_table
 
@@ -40,6 +47,13 @@ STATEMENT_TIMEOUT = "30s"
 SESSION = """
 SELECT set_config('statement_timeout', %s, false), set_config('plan_cache_mode', 'force_custom_plan', false),
        set_config('jit', 'off', false), set_config('work_mem', '32MB', false)
+"""
+# The same breadth finds less of a larger graph: of the ten nearest of 262,000 chunks .94 with 200, .98 with
+# 420.
+BREADTH = """
+SELECT set_config('hnsw.ef_search', round(greatest(
+    %(least)s, least(%(most)s, %(least)s * sqrt(chunks / 60000.0))))::text, false)
+FROM keyword_stats
 """
 
 
@@ -195,6 +209,7 @@ class IndexReader:
             with mapped_errors(self._conninfo):
                 check_schema(conn)
                 conn.execute(SESSION, (STATEMENT_TIMEOUT,))
+                conn.execute(BREADTH, {"least": LEAST_EF_SEARCH, "most": MOST_EF_SEARCH})
             # What is found by one statement of an answer and shown by another must be of one state.
             conn.isolation_level = IsolationLevel.REPEATABLE_READ
         except BaseException:

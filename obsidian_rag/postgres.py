@@ -22,6 +22,7 @@ KEEPALIVES = {"keepalives": 1, "keepalives_idle": 30, "keepalives_interval": 10,
 MINIMUM_SERVER = 150000
 MINIMUM_PGVECTOR = (0, 7)
 LEAST_EF_SEARCH = 200  # recall of the HNSW graph; pgvector's 40 loses neighbours
+MOST_EF_SEARCH = 1000  # pgvector's own limit
 
 
 def locate(settings: Settings, create: bool = False, *, read_only: bool = False) -> str:

@@ -224,3 +224,17 @@ def test_a_killed_embedded_server_is_found_again_at_its_new_port(
         reader.close()
         embedded.release(bench.home)
     assert bench.server_process() is None
+
+
+def test_the_larger_the_index_the_wider_its_vectors_are_searched(indexed: Workbench) -> None:
+    def read_breadth(chunks: int) -> int:
+        indexed.execute(f"UPDATE keyword_stats SET chunks = {chunks}")  # type: ignore[call-overload] # noqa: S608
+        reader = IndexReader(indexed.settings, be_silent)
+        try:
+            return int(reader.run(lambda conn: conn.execute("SHOW hnsw.ef_search").fetchone())[0])  # type: ignore[index]
+        finally:
+            reader.close()
+
+    (before,) = indexed.rows("SELECT chunks FROM keyword_stats")
+    assert [read_breadth(n) for n in (0, 60_000, 240_000, 10**9)] == [200, 200, 400, 1000]
+    read_breadth(before[0])

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from obsidian_rag.embedding import Vector
-from obsidian_rag.postgres import LEAST_EF_SEARCH, Connection
+from obsidian_rag.postgres import LEAST_EF_SEARCH, MOST_EF_SEARCH, Connection
 
-MOST_EF_SEARCH = 1000  # pgvector's own limit
 # Up to so many notes a filter's rest is read whole and ordered exactly: faster than an index scan that has
 # to skip nearly everything, and it cannot come back short.
 READ_WHOLE = 2000
@@ -71,6 +70,9 @@ SELECT DISTINCT ON (file_path) file_path, chunk_index, 1 - ({distance}) AS cosin
 FROM documents WHERE file_path = ANY(%(paths)s)
 ORDER BY file_path, {distance}, chunk_index
 """)
+WIDEN = """
+SELECT set_config('hnsw.ef_search', greatest(%(count)s, current_setting('hnsw.ef_search')::int)::text, true)
+"""
 EXPLAIN = sql.SQL("EXPLAIN (FORMAT JSON) ")
 DISTANCE = sql.SQL("embedding <=> %(vector)s")
 INDEXED_DISTANCE = sql.SQL("embedding::halfvec({n}) <=> %(vector)s::halfvec({n})")
@@ -125,8 +127,7 @@ def search_chunks(
     query = statement.format(distance=DISTANCE, indexed=_indexed_distance(vector))
     with conn.transaction() if count > LEAST_EF_SEARCH else nullcontext():
         if count > LEAST_EF_SEARCH:
-            ef_search = str(min(count, MOST_EF_SEARCH))
-            conn.execute("SELECT set_config('hnsw.ef_search', %s, true)", (ef_search,))
+            conn.execute(WIDEN, {"count": min(count, MOST_EF_SEARCH)})
         rows = conn.execute(query, values).fetchall()
     # The scan may hand over neighbours in nearly the right order; ties go by path.
     return sorted((VectorHit(*row) for row in rows), key=lambda h: (-h.cosine, h.file_path, h.chunk_index))
