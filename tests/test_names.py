@@ -110,3 +110,15 @@ def test_names_stay_within_what_is_allowed(index: SearchBench) -> None:
 
 def test_a_very_long_query_names_nothing(index: SearchBench) -> None:
     assert index.run(lambda conn: search_names(conn, "rotella plan " * 100, 10, 2)) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "who serviced the boiler and what did the plon of rotela say",
+        "budjet of the boiler service",
+        "rotela boiler",
+    ],
+)
+def test_one_word_with_a_slip_does_not_speak_for_a_whole_question(index: SearchBench, query: str) -> None:
+    assert not [hit for hit in index.retrieve(query).names if hit.match == "fuzzy_title"]

@@ -18,6 +18,7 @@ NameMatch = Literal["exact_title", "alias", "heading", "title_phrase", "alias_ph
 LEAST_RUN = 2  # words that part of a name must have to mean it
 LEAST_SIMILARITY = 0.72  # of a misspelt word to the word meant: two slips in seven letters
 FUZZY_CANDIDATES = 200
+LEAST_LIKENESS = 0.5  # of a whole name to the query: else a slip of one word speaks for the others
 NEARLY_AS_LIKE = 0.9  # of the likest name; others are not what was meant
 
 EXACT = """
@@ -108,7 +109,7 @@ def search_similar_names(
     scored = []
     for path, _, name, key in conn.execute(SIMILAR, values).fetchall():
         similarity = _compare(words, misspelt, key.split())
-        if similarity:
+        if similarity >= LEAST_LIKENESS:
             scored.append((similarity, NameHit(path, "fuzzy_title", name)))
     scored.sort(key=lambda pair: (-pair[0], len(pair[1].name), pair[1].file_path))
     return _once([hit for similarity, hit in scored if similarity >= NEARLY_AS_LIKE * scored[0][0]])[:count]
