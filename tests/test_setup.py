@@ -21,6 +21,7 @@ from obsidian_rag import config, embedded
 from obsidian_rag.cli import cli
 from obsidian_rag.client_config import CLIENT_NAMES
 from obsidian_rag.config import Vault
+from obsidian_rag.demo import find_program
 from obsidian_rag.doctor.examination import Surroundings
 from obsidian_rag.errors import SettingsError
 from obsidian_rag.setup.connection import find_installed, list_variables, make_cron_line
@@ -225,6 +226,7 @@ def test_yes_takes_the_vault_opened_last_and_indexes_it(
     assert stat.S_IMODE(home.settings_file.stat().st_mode) == 0o600
     assert bench.rows("SELECT file_path FROM notes") == [("A.md",)]
     assert "1 were indexed" in done.stdout
+    assert f'\n  {find_program()} search "a question"\n' in done.stdout, "it is on no PATH here"
     assert "\x1b" not in done.stdout + done.stderr
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,7 +65,9 @@ def run_setup(settings: Settings, wishes: Wishes, around: Surroundings) -> int:
     talk.say(f"  {make_cron_line(program, list_variables(around))}")
     talk.say(f"or at each change, as long as it runs:\n  {shlex.join(program)} index --watch")
     talk.title("Next")
-    talk.say('  obsidian-rag search "a question"\n  obsidian-rag web\n  obsidian-rag doctor')
+    # A reader of the README has it in .venv/bin, which is on no PATH.
+    name = "obsidian-rag" if shutil.which("obsidian-rag", path=path) else shlex.join(program)
+    talk.say(f'  {name} search "a question"\n  {name} web\n  {name} doctor')
     return code
 
 
