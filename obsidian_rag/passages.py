@@ -84,15 +84,24 @@ class Wanted:
     @cached_property
     def _ascii_words(self) -> re.Pattern[str]:
         """What finds the words of a text in ASCII, where nothing is folded, that may be looked for."""
-        starts = sorted({word[:LEAST_STEM] for word in self.words if word.isascii()})
+        starts = sorted(start for start in self._starts if start.isascii())
         return re.compile(rf"\b(?:{'|'.join(map(re.escape, starts)) or '(?!)'})\w*", re.ASCII | re.IGNORECASE)
+
+    @cached_property
+    def _starts(self) -> dict[str, list[str]]:
+        """The words by how they begin."""
+        starts: dict[str, list[str]] = {}
+        for word in sorted(self.words):
+            starts.setdefault(word[:LEAST_STEM], []).append(word)
+        return starts
 
     def _match(self, word: str) -> str | None:
         if word in self.words:
             return word
         if len(word) < LEAST_STEM or word in _FILLERS:
             return None
-        return next((wanted for wanted in sorted(self.words) if _are_forms(word, wanted)), None)
+        alike = self._starts.get(word[:LEAST_STEM], ())
+        return next((wanted for wanted in alike if _are_forms(word, wanted)), None)
 
     def _find_pairs(self, run: str, start: int) -> Iterator[tuple[int, int, str]]:
         covered: list[int] = []
@@ -109,8 +118,6 @@ class Wanted:
 
 
 def _are_forms(one: str, other: str) -> bool:
-    if one[:LEAST_STEM] != other[:LEAST_STEM]:
-        return False
     shared = max(LEAST_STEM, math.ceil(SHARED * max(len(one), len(other))))
     if min(len(one), len(other)) < shared or not (one.isalpha() and other.isalpha()):
         return False

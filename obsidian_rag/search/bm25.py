@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ Scores = NDArray[np.float64]
 MOST_FURTHER = 2  # chunks of a note that are told beside its best one
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Postings:
     """Occurrences of the words of a query, one entry for each lexeme and chunk: arrays of one length.
 
@@ -49,6 +50,11 @@ class Postings:
         return (
             self.word, self.note, self.chunk, self.tf, self.field_tf, self.chunk_length, self.note_length
         )  # fmt: skip
+
+    @cached_property
+    def pairs(self) -> Groups:
+        """The entries by note and word: to count words and to score notes they are sorted once."""
+        return _group(_key(self.note, self.word))
 
 
 def join_postings(parts: Sequence[Postings]) -> Postings:
@@ -97,7 +103,7 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class _Groups:
+class Groups:
     """Entries by a key: `order` sorts them, each group begins at one of `starts`; `keys` are ascending."""
 
     order: Numbers
@@ -111,18 +117,18 @@ class _Groups:
         return np.maximum.reduceat(values[self.order], self.starts)
 
 
-def _group(keys: Numbers) -> _Groups:
+def _group(keys: Numbers) -> Groups:
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1)) if len(ordered) else order
-    return _Groups(order, starts, ordered[starts])
+    return Groups(order, starts, ordered[starts])
 
 
 def count_words(postings: Postings, words: int) -> Counts:
     """How many chunks and notes hold each of so many words."""
-    pairs = _group(postings.note * words + postings.word)
     return Counts(
-        np.bincount(postings.word, minlength=words), np.bincount(pairs.keys % words, minlength=words)
+        np.bincount(postings.word, minlength=words),
+        np.bincount(postings.pairs.keys & _LOW, minlength=words),
     )
 
 
@@ -130,13 +136,12 @@ def score_notes(postings: Postings, idf: Scores, totals: Totals) -> tuple[Number
     """The notes, ascending, and what BM25 gives each as a whole. What is beside the text, its name and its
     headings, counts once for a note, however many chunks repeat it.
     """
-    words = len(idf)
     if not len(postings.note):
         return postings.note, np.empty(0)
-    pairs = _group(postings.note * words + postings.word)
+    pairs = postings.pairs
     tf = pairs.sum(postings.tf) + pairs.max(postings.field_tf)
-    part = idf[pairs.keys % words] * _saturate(tf, pairs.max(postings.note_length), totals.note_mean)
-    notes = _group(pairs.keys // words)
+    part = idf[pairs.keys & _LOW] * _saturate(tf, pairs.max(postings.note_length), totals.note_mean)
+    notes = _group(pairs.keys >> _LOW_BITS)
     return notes.keys, notes.sum(part)
 
 
@@ -171,7 +176,7 @@ def rank_notes(
     )
     found = _group(_key(chunks.note, chunks.chunk))
     in_chunk = found.sum(part)
-    owner = _group(found.keys >> _CHUNK_BITS)
+    owner = _group(found.keys >> _LOW_BITS)
     best = owner.max(in_chunk)
     total = (1 - share) * best / max(chunk_idf[counted].sum(), _LEAST_IDF)
     total += share * as_whole[np.searchsorted(notes, owner.keys)] / max(note_idf[counted].sum(), _LEAST_IDF)
@@ -186,10 +191,10 @@ def rank_notes(
             Scored(
                 note=int(owner.keys[at]),
                 score=float(total[at]),
-                chunk=int(found.keys[top] & _CHUNK_MASK),
+                chunk=int(found.keys[top] & _LOW),
                 matched=len({*words[~weights.optional[words]].tolist()}),
                 further=tuple(
-                    int(found.keys[i] & _CHUNK_MASK) for i in others if in_chunk[i] >= nearly * in_chunk[top]
+                    int(found.keys[i] & _LOW) for i in others if in_chunk[i] >= nearly * in_chunk[top]
                 ),
             )
         )
@@ -202,16 +207,17 @@ def find_idf(holding: Numbers, total: int) -> Scores:
     return found
 
 
-_CHUNK_BITS = 32
-_CHUNK_MASK = (1 << _CHUNK_BITS) - 1
+_LOW_BITS = 32
+_LOW = (1 << _LOW_BITS) - 1
 _LEAST_IDF = 1e-9
 
 
-def _key(note: Numbers, chunk: Numbers) -> Numbers:
-    return (note << _CHUNK_BITS) | chunk
+def _key(note: Numbers, part: Numbers) -> Numbers:
+    """One number of a note and a chunk of it, or a word."""
+    return (note << _LOW_BITS) | part
 
 
-def _end(groups: _Groups, at: int) -> int:
+def _end(groups: Groups, at: int) -> int:
     return int(groups.starts[at + 1]) if at + 1 < len(groups.starts) else len(groups.order)
 
 

@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import md5
 
 import regex
@@ -226,14 +227,15 @@ class _Rarity:
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
         self._known: dict[str, float] = {}
-        self._configs: list[str] | None = None
+
+    @cached_property
+    def _configs(self) -> list[str]:
+        return [*list_configs(self._conn)]
 
     def measure(self, words: Collection[str]) -> None:
         """Look words up, in one statement."""
         missing = sorted(set(words) - self._known.keys())
         if missing:
-            if self._configs is None:
-                self._configs = [*list_configs(self._conn)]
             values = {"configs": self._configs, "words": missing}
             for word, total, df in self._conn.execute(FREQUENCY, values).fetchall():
                 rare = STOP_WORD if df is None else math.log1p((max(total - df, 0) + 0.5) / (df + 0.5))
