@@ -35,7 +35,7 @@ from obsidian_rag.worker import Worker
 
 # Raise when the parser or the chunker changes its results: every note is then parsed anew, and only chunks
 # whose text changed are embedded.
-PARSER_VERSION = 3
+PARSER_VERSION = 4
 # Chunks of a round: enough that equal lengths meet in one batch of the embedder and that a transaction is
 # worth its cost, but no more than the embedder makes in a few seconds, which is what a kill may cost.
 LEAST_ROUND, MOST_ROUND = 64, 512

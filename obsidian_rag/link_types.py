@@ -12,7 +12,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from obsidian_rag.relations import NOTE_WORD, Cue, Phrases, Table, fold_words
+from obsidian_rag.cues import DENIES_LINK, Words, find_cues, is_denied, is_question, read_words
+from obsidian_rag.relations import Cue, Table
 
 REACH = 5.0  # words at which a cue has lost two thirds of its weight
 # What stands between a cue and its link weakens it: the end of a clause, another link.
@@ -21,13 +22,13 @@ OVER_LINK = 0.5
 FROM_CONTEXT = 0.6  # of a heading, a list item or a table's column that the link stands under
 LEAST = 0.15  # of a confidence that is kept
 LONGEST_NAME = 60  # characters of a label that names a relation of its own
-_CLAUSE_END = re.compile(r"[,;:—–|()，、；：]|\b(?:and|while|but|whereas|which|who)\b", re.IGNORECASE)
 # Labels that introduce a link without a meaning of their own.
 _EMPTY_LABEL = re.compile(
     r"notes?|see(?:_also)?|todo|tip|warning|info|example|update|edit|links?|alias(?:es)?|tags?|title"
     r"|cssclasses|date|created|modified"
 )
 _SLUG = re.compile(r"[\W_]+")
+_LETTER = re.compile(r"[^\W\d_]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +42,15 @@ class LinkPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """A cue of a sentence: its characters [start, end) and its words [first, last)."""
-
-    name: str
-    start: int
-    end: int
-    first: int
-    last: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Sentence:
-    """What is known of a sentence before its links are looked at, all in order: the links' texts, where
-    clauses end, where words start, the cues.
+    """What is known of a sentence before its links are looked at, all in order: its words, the links' texts,
+    the words that say relations, those that deny what follows.
     """
 
+    words: Words
     spans: tuple[tuple[int, int], ...]
-    clauses: tuple[int, ...]
-    words: tuple[int, ...]
-    cues: tuple[_Said, ...]
+    cues: tuple[Cue, ...]
+    denials: tuple[Cue, ...]
 
 
 def type_links(sentence: str, links: Sequence[LinkPlace], table: Table) -> list[dict[str, float]]:
@@ -70,41 +60,35 @@ def type_links(sentence: str, links: Sequence[LinkPlace], table: Table) -> list[
     confidence is what its nearest cue counts times the root of its share of all that is said of the link.
     """
     read = _read_sentence(sentence, links, table)
-    contexts = {link.context for link in links}
-    under = {context: _find_names(table.labelled, context) for context in contexts}
-    return [_type_link(link, read, under[link.context], table) for link in links]
+    contexts = [_read_context(sentence, link) for link in links]
+    under = {context: _find_names(table, context.splitlines()) for context in set(contexts)}
+    return [
+        _type_link(link, read, under[context], table) for link, context in zip(links, contexts, strict=True)
+    ]
 
 
 def _read_sentence(sentence: str, links: Sequence[LinkPlace], table: Table) -> _Sentence:
     spans = sorted({(link.first, link.last) for link in links if link.last > link.first})
-    tokens = list(NOTE_WORD.finditer(sentence))
-    starts = [token.start() for token in tokens]
-    linked = {
-        at for first, last in spans for at in range(bisect_left(starts, first), bisect_left(starts, last))
-    }
-    found = table.said.find(fold_words(token.group() for token in tokens))
-    free = [cue for cue in found if linked.isdisjoint(range(cue.first, cue.last))]
-    cues = [
-        _Said(cue.name, starts[cue.first], tokens[cue.last - 1].end(), cue.first, cue.last)
-        for cue in _keep_longest(free)
-    ]
-    clauses = [match.start() for match in _CLAUSE_END.finditer(sentence)] if cues else []
-    return _Sentence(tuple(spans), tuple(clauses), tuple(starts), tuple(cues))
+    words = read_words(sentence, spans)
+    cues, denials = find_cues(table.said, words, table)
+    if is_question(sentence):
+        cues = []
+    return _Sentence(words, tuple(spans), tuple(cues), tuple(denials))
 
 
-def _find_names(phrases: Phrases, text: str) -> list[str]:
-    cues = _keep_longest(phrases.find(fold_words(NOTE_WORD.findall(text))))
-    return sorted({cue.name for cue in cues})
+def _read_context(sentence: str, link: LinkPlace) -> str:
+    """What a link stands under; in a row that begins with something else, that is what its column says."""
+    before, bar, _ = sentence[: link.first].rpartition(" | ")
+    return link.context.rpartition("\n")[2] if bar and _LETTER.search(before) else link.context
 
 
-def _keep_longest(cues: Iterable[Cue]) -> list[Cue]:
-    """Cues without those inside a longer one: `board member` says nothing of members."""
-    kept: list[Cue] = []
-    for cue in sorted(cues, key=lambda cue: (cue.first, -cue.last)):
-        longer = kept[-1] if kept else cue
-        if cue.last > longer.last or (cue.first, cue.last) == (longer.first, longer.last):
-            kept.append(cue)
-    return kept
+def _find_names(table: Table, lines: Iterable[str]) -> list[str]:
+    """The relations that labels or headings say."""
+    names: set[str] = set()
+    for words in map(read_words, lines):
+        cues, _ = find_cues(table.labelled, words, table)
+        names.update(cue.name for cue in cues)
+    return sorted(names)
 
 
 def _type_link(link: LinkPlace, sentence: _Sentence, under: Iterable[str], table: Table) -> dict[str, float]:
@@ -114,23 +98,29 @@ def _type_link(link: LinkPlace, sentence: _Sentence, under: Iterable[str], table
             return _add_means(labelled, table)
     said: dict[str, float] = dict.fromkeys(under, FROM_CONTEXT)
     for cue in sentence.cues:
-        said[cue.name] = max(said.get(cue.name, 0.0), _weigh_cue(cue, link, sentence))
+        if weight := _weigh_cue(cue, link, sentence):
+            said[cue.name] = max(said.get(cue.name, 0.0), weight)
     total = sum(said.values())
     sure = {name: weight * math.sqrt(weight / total) for name, weight in said.items()}
     return _add_means({name: c for name, c in sure.items() if c >= LEAST}, table)
 
 
-def _weigh_cue(cue: _Said, link: LinkPlace, sentence: _Sentence) -> float:
+def _weigh_cue(cue: Cue, link: LinkPlace, sentence: _Sentence) -> float:
     """What a cue counts for a link, by what stands between them."""
-    if cue.end <= link.first:
-        gap, distance = (cue.end, link.first), bisect_left(sentence.words, link.first) - cue.last
+    words, at = sentence.words, bisect_left(sentence.words.starts, link.first)
+    start, end = words.starts[cue.first], words.ends[cue.last - 1]
+    if end <= link.first:
+        gap, distance = (end, link.first), at - cue.last
+        between = [denial for denial in sentence.denials if cue.last <= denial.first]
+        if any(is_denied(at, link.first, denial, words, DENIES_LINK) for denial in between):
+            return 0.0
     else:
-        gap, distance = (link.last, cue.start), cue.first - bisect_left(sentence.words, link.last)
+        gap, distance = (link.last, start), cue.first - bisect_left(words.starts, link.last)
     weight = math.exp(-max(0, distance) / REACH)
     others = bisect_left(sentence.spans, gap[1:]) - bisect_left(sentence.spans, gap[:1])
     if others:
         return weight * OVER_LINK**others
-    if bisect_left(sentence.clauses, gap[0]) < bisect_left(sentence.clauses, gap[1]):
+    if words.count_clauses(*gap):
         return weight * OVER_CLAUSE
     return weight
 
@@ -141,7 +131,7 @@ def _read_label(label: str, table: Table) -> dict[str, float]:
     slug = _SLUG.sub("_", name.lower()).strip("_")
     if slug in table.relations:
         return {slug: 1.0}
-    known = dict.fromkeys(_find_names(table.labelled, name.replace("_", " ")), 1.0)
+    known = dict.fromkeys(_find_names(table, [name.replace("_", " ")]), 1.0)
     is_name = label.endswith("::") and 0 < len(slug) <= LONGEST_NAME and not _EMPTY_LABEL.fullmatch(slug)
     return {slug: 1.0} if is_name and not known else known
 

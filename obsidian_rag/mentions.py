@@ -17,9 +17,11 @@ SHORT_LINE = 60  # characters; a longer line may go on in the next
 _END = re.compile(r"[.!?…‽؟۔।॥։።。！？｡][\"'”’»)\]*_」』）]*(?=\s)|[。！？｡]|\n")
 # Not an end: an initial, a title, a number with its dot.
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(\"'“])(?:\w|[A-Z][a-z]|St|Dr|Mr|Mrs|Ms|Prof|Jr|Sr|No|vs|Inc|Ltd|Co|Corp|Gen|Col|Capt|Rev|Hon|Vol|Nr"
+    r"(?:^|[\s(\"“]|(?<!\w)')"
+    r"(?:\w|[A-Z][a-z]|St|Dr|Mr|Mrs|Ms|Prof|Jr|Sr|No|vs|Inc|Ltd|Co|Corp|Gen|Col|Capt|Rev|Hon|Vol|Nr"
     r"|etc|e\.g|i\.e|z\.B|bzw|ca|approx|pp?|Jan|Feb|Mar|Apr|Aug|Sept?|Oct|Nov|Dec|(?:\w\.)+\w)\.$"
 )
+_LONG_WORD = re.compile(r"[^\W\d_]{6,}\.$")
 # Between links under one label: `Authors: [[A]], [[B]] and [[C]]`.
 _IN_LIST = re.compile(r"[\s,;、，；&+/*_]*+(?:and|und|et|y|or|和)?[\s*_]*+")
 _EMPHASIS = re.compile(r"\*+|__+|==|~~|`")
@@ -136,10 +138,14 @@ def _find_ends(plain: str, spans: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _is_full_stop(plain: str, end: int, after_link: bool) -> bool:
-    """Whether a dot before `end` ends a sentence; after a link's text it belongs to no abbreviation."""
-    if plain[end : end + 2].strip().islower():
+    """Whether a dot before `end` ends a sentence; after a link's text it belongs to no abbreviation. Before a
+    small letter it does after a word too long for one: names begin small too, and some write all small.
+    """
+    if after_link:
+        return True
+    if _ABBREVIATION.search(plain, max(0, end - 12), end):
         return False
-    return after_link or not _ABBREVIATION.search(plain, max(0, end - 12), end)
+    return not plain[end : end + 2].strip().islower() or bool(_LONG_WORD.search(plain, max(0, end - 12), end))
 
 
 def _narrow(plain: str, start: int, stop: int, first: int, last: int) -> tuple[int, int]:

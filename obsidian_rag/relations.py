@@ -18,7 +18,7 @@ from typing import Any
 from obsidian_rag.errors import SettingsError
 
 # Raise when the way that links are typed changes; with the table it tells which rules typed an index.
-TYPING_VERSION = 2
+TYPING_VERSION = 3
 
 # The words of questions.
 WORD = re.compile(r"1:1|[^\W_]+(?:[-'’.&][^\W_]+)*")
@@ -30,14 +30,16 @@ _UNSPACED = (
 )
 _LETTER = rf"[^\W_{_UNSPACED}]"
 NOTE_WORD = re.compile(rf"1:1|[{_UNSPACED}]|{_LETTER}+(?:[-'’.&]{_LETTER}+)*")
+# What phrases are called that say no relation; none can have such a name.
+DENIAL, IDIOM = "-denial", "-idiom"
 _NAME = re.compile(r"(?:(?![A-Z])[^\W_])+(?:_(?:(?![A-Z])[^\W_])+)*")
 
-# What a row of each table may have; [sharing] and [plain] are one row each.
+# What a row of each table may have; the lists are one row each.
 _TABLES = {
     "relations": ("words", "labels", "asks", "means", "seeds", "between", "implied", "replace"),
     "kinds": ("words", "places", "replace"),
 }
-_LISTS = ("sharing", "plain")
+_LISTS = ("sharing", "denials", "idioms", "plain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,8 @@ def _matches(phrase: tuple[str, ...], words: Sequence[str], at: int) -> bool:
 @dataclass(frozen=True)
 class Table:
     """The relations and kinds, the words for what is shared, and `plain` ones, which ask and bind and mean
-    nothing by themselves. `digest` tells one table from another.
+    nothing by themselves. `denials` deny what a sentence goes on to say, or leave it open; in `idioms` the
+    words of relations and denials mean something else. `digest` tells one table from another.
     """
 
     relations: Mapping[str, Relation]
@@ -145,6 +148,8 @@ class Table:
     sharing: tuple[str, ...]
     plain: frozenset[str]
     digest: bytes
+    denials: tuple[str, ...] = ()
+    idioms: tuple[str, ...] = ()
 
     @cached_property
     def pairs(self) -> Mapping[frozenset[str], tuple[str, ...]]:
@@ -157,14 +162,24 @@ class Table:
 
     @cached_property
     def said(self) -> Phrases:
-        """The words by which sentences say relations."""
-        return Phrases(((word, r.name) for r in self.relations.values() for word in r.words), NOTE_WORD)
+        """The words by which sentences say relations, and idioms."""
+        words = [(word, r.name) for r in self.relations.values() for word in r.words]
+        return Phrases([*words, *self._idioms], NOTE_WORD)
 
     @cached_property
     def labelled(self) -> Phrases:
-        """The words by which labels and headings say relations."""
-        words = ((word, r.name) for r in self.relations.values() for word in (*r.words, *r.labels))
-        return Phrases(words, NOTE_WORD)
+        """The words by which labels and headings say relations, and idioms."""
+        words = [(word, r.name) for r in self.relations.values() for word in (*r.words, *r.labels)]
+        return Phrases([*words, *self._idioms], NOTE_WORD)
+
+    @cached_property
+    def denied(self) -> Phrases:
+        """The words that deny what follows them, and idioms."""
+        return Phrases([*((word, DENIAL) for word in self.denials), *self._idioms], NOTE_WORD)
+
+    @property
+    def _idioms(self) -> list[tuple[str, str]]:
+        return [(phrase, IDIOM) for phrase in self.idioms]
 
     @cached_property
     def asked(self) -> Phrases:
@@ -214,6 +229,8 @@ def load_table(own_file: Path | None = None) -> Table:
         tables["sharing"][""]["words"],
         frozenset(tables["plain"][""]["words"]),
         digest.digest(),
+        tables["denials"][""]["words"],
+        tables["idioms"][""]["words"],
     )
 
 
@@ -268,7 +285,7 @@ def _check_rows(tables: Mapping[str, Mapping[str, Row]], file: str) -> None:
 
 
 def _read_file(raw: bytes, file: str) -> dict[str, dict[str, Row]]:
-    """The rows of each table; [sharing] and [plain] are a row without a name."""
+    """The rows of each table; a list is a row without a name."""
     try:
         data = tomllib.loads(raw.decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
@@ -277,12 +294,15 @@ def _read_file(raw: bytes, file: str) -> dict[str, dict[str, Row]]:
     if unknown:
         raise SettingsError(
             f"{file} has a table [{unknown[0]}]",
-            "There are [relations.NAME], [kinds.NAME], [sharing] and [plain].",
+            f"There are [relations.NAME], [kinds.NAME], [{'], ['.join(_LISTS)}].",
         )
     tables = {
         name: _read_rows(data.get(name, {}), keys, f"{file}: [{name}") for name, keys in _TABLES.items()
     }
-    lists = {name: {"": _read_row(data.get(name, {}), ("words",), f"{file}: [{name}]")} for name in _LISTS}
+    lists = {
+        name: {"": _read_row(data.get(name, {}), ("words", "replace"), f"{file}: [{name}]")}
+        for name in _LISTS
+    }
     return tables | lists
 
 

@@ -64,7 +64,7 @@ def list_bundled() -> list[tuple[str, str, list[str]]]:
     raw = resources.files("obsidian_rag").joinpath("bundled/relations.toml").read_text("utf-8")
     data = tomllib.loads(raw)
     rows = [(f"{table}.{name}", row) for table in ("relations", "kinds") for name, row in data[table].items()]
-    rows += [(name, data[name]) for name in ("sharing", "plain")]
+    rows += [(name, data[name]) for name in ("sharing", "denials", "idioms", "plain")]
     return [(name, key, row[key]) for name, row in rows for key in row if isinstance(row[key], list)]
 
 
@@ -245,6 +245,148 @@ def test_links_of_one_sentence_are_read_together() -> None:
     assert near["founded"] > far["founded"] > 0
 
 
+# --- what is no statement ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ann has never worked at [[Acme]].",
+        "Ann didn’t invest in [[Acme]].",
+        "We will not hire [[Acme]].",
+        "Nobody from the choir has invested in [[Acme]].",
+        "[[Acme]] (not written yet)",
+        "[[Acme]] is not a member.",
+        "[[Acme]] couldn't attend.",
+        "Not yet written: [[Acme]]",
+        "- Not invited, not attending:\n  - [[Acme]]",
+        "Ann has yet to join [[Acme]].",
+        "I don't think Ann founded [[Acme]].",
+        "Ann knows nothing about [[Acme]].",
+        "To be translated by [[Acme]].",
+        "[[Acme]] (still to be written)",
+        "Ann did NOT found [[Acme]], nor is she a founder of it.",
+    ],
+)
+def test_what_is_denied_is_not_said(text: str) -> None:
+    assert say(text) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Maybe Ann will join [[Acme]].",
+        "Bob might invest in [[Acme]] next year.",
+        "I would like to meet [[Acme]].",
+        "It is unclear whether Bob still works for [[Acme]].",
+        "If you want to join [[Acme]], bring boots.",
+        "Who funds [[Acme]] after June?",
+        "Did Ann found [[Acme]]?",
+        'He asked, "is it part of [[Acme]]?"',
+    ],
+)
+def test_what_is_left_open_or_asked_is_not_said(text: str) -> None:
+    assert say(text) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "relation"),
+    [
+        ("Ann not only founded [[Acme]] but paid for it.", "founded"),
+        ("No doubt she wrote [[Acme]].", "wrote"),
+        ("It wasn't until May that Ann met [[Acme]].", "attended"),
+        ("She had no money, but she founded [[Acme]].", "founded"),
+        ("Not long after that he joined [[Acme]].", "works_at"),
+        ("They do not talk any more: she founded [[Acme]].", "founded"),
+        ("In the studio of The Man Who Did Not Sleep, directed by [[Acme]].", "directed"),
+        ("[[Never Again]] was written by [[Acme]].", "wrote"),
+        ("The film Why Don't You Play was directed by [[Acme]].", "directed"),
+        ("She did not stay long with the people who founded [[Acme]].", "founded"),
+        ("Cem, if I am right, advises [[Acme]].", "advises"),
+        ("Ann has not rested since she founded [[Acme]].", "founded"),
+        ("Bob was not there when Ann founded [[Acme]].", "founded"),
+    ],
+)
+def test_a_denial_of_something_else_takes_nothing_back(text: str, relation: str) -> None:
+    assert surest(text) == relation
+
+
+def test_a_link_may_be_denied_alone() -> None:
+    text = "She invested in [[Acme]], but not in [[Bolt]]."
+    assert (surest(text), say(text, name="Bolt")) == ("invested_in", {})
+    text = "Written by [[Acme]] instead of [[Bolt]]."
+    assert (surest(text), say(text, name="Bolt")) == ("wrote", {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Our grandmother's parrot lives in [[Acme]]'s kitchen.",
+        "His cousin’s boat, [[Acme]], is moored here.",
+        "His parents' house is near [[Acme]].",
+        "[[Acme]] is my brother's dog.",
+        "The members' dues are in [[Acme]].",
+        "The founder's grave: [[Acme]]",
+    ],
+)
+def test_what_somebody_related_has_is_not_related_itself(text: str) -> None:
+    assert not say(text).keys() - {"located_in"}
+
+
+@pytest.mark.parametrize(
+    ("text", "relation"),
+    [
+        ("[[Acme]]'s grandmother bred parrots.", "grandparent"),
+        ("Her grandmother is [[Acme]].", "grandparent"),
+        ("Ann's brother [[Acme]] came too.", "sibling"),
+        ("My father's brother, [[Acme]], came too.", "sibling"),
+        ("Her mother's name was [[Acme]].", "parent"),
+        ("His mother's maiden name is [[Acme]].", "parent"),
+        ("The choir's founder, [[Acme]], sings.", "founded"),
+        ("Her master’s thesis at [[Acme]]", "studied_at"),
+    ],
+)
+def test_who_is_related_is_said_beside_a_possessive(text: str, relation: str) -> None:
+    assert surest(text) == relation
+
+
+def test_guests_are_attendants_where_a_label_or_a_phrase_says_so() -> None:
+    for text in ("Guests: [[Acme]]", "guest:: [[Acme]]", "She was on it as a guest of [[Acme]]."):
+        assert surest(text) == "attended"
+    assert surest("## Guests\n\n- [[Acme]]\n") == "attended"
+    for text in ("[[Acme]]: guests and how to update them", "Serves eight guests. [[Acme]]",
+                 "Guests loved [[Acme]].", "The guest network is in [[Acme]]."):  # fmt: skip
+        assert say(text) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is unclear what [[Acme]] is for.",
+        "The motherboard of [[Acme]] is dead.",
+        "They investigated [[Acme]].",
+        "The authorities closed [[Acme]].",
+        "A relatively small [[Acme]].",
+        "A friendly [[Acme]] waved.",
+        "He agreed to [[Acme]] in writing.",
+        "The salad is composed of [[Acme]].",
+        "Salt plays a role in [[Acme]].",
+        "A novel set in [[Acme]].",
+    ],
+)
+def test_words_that_only_begin_alike_or_mean_something_else_say_nothing(text: str) -> None:
+    assert say(text) == {}
+
+
+def test_a_relation_stays_in_its_sentence() -> None:
+    text = "She met the author. [[Acme]] is where we had lunch. Bob founded a choir."
+    assert say(text) == {}
+    assert say("it is the store of [[Acme]]. bob founded a choir.") == {}
+    assert say("she married a painter. [[Acme]] was closed.") == {}
+    assert say("bob founded something. in [[Acme]] it rained.") == {}
+    assert say("Bob is a founder and Cem isn't. [[Acme]] is a town.") == {}
+
+
 # --- labels and what stands above --------------------------------------------------------------------
 
 
@@ -306,6 +448,15 @@ def test_a_heading_a_list_item_and_a_column_say_something_of_what_is_below() -> 
         "| Investors |\n|---|\n| [[Acme]] |\n",
     ):
         assert say(text) == {"invested_in": 0.6}, text
+
+
+def test_a_heading_speaks_of_what_a_row_begins_with_and_a_column_of_what_is_in_it() -> None:
+    text = (
+        "## Investors\n\n| no | who | plan | led by |\n|---|---|---|---|\n"
+        "| 1 | [[Ann]] | [[Bolt]] | [[Cem]] |\n"
+    )
+    found = [surest(text, name=name) for name in ("Ann", "Bolt", "Cem")]
+    assert found == ["invested_in", None, "leads"]
 
 
 def test_words_for_labels_say_something_as_labels_and_headings_but_not_in_a_sentence() -> None:
@@ -372,6 +523,20 @@ def test_lists_of_words_are_added_to(own_table: Path) -> None:
     table = load(own_table, '[plain]\nwords = ["Der"]\n[sharing]\nwords = ["gemeinsam"]\n')
     assert table.plain == BUNDLED.plain | {"der"}
     assert table.sharing == (*BUNDLED.sharing, "gemeinsam")
+
+
+def test_denials_and_idioms_of_another_language_are_added_or_take_the_place_of_the_bundled(
+    own_table: Path,
+) -> None:
+    own = '[denials]\nwords = ["nie", "kein*"]\n[idioms]\nwords = ["nie ohne"]\n'
+    table = load(own_table, GERMAN + own)
+    assert say("Sie hat nie gegründet: [[Acme]]", table) == {}
+    assert say("Sie ist keine Mitgründerin von [[Acme]].", table) == {}
+    assert surest("Nie ohne Gründer: [[Acme]]", table) == "founded"
+    assert say("She never founded [[Acme]].", table) == {}
+    only = load(own_table, '[denials]\nreplace = true\nwords = ["nunca"]\n')
+    assert only.denials == ("nunca",)
+    assert surest("She never founded [[Acme]].", only) == "founded"
 
 
 def test_a_file_from_another_system_is_read(own_table: Path) -> None:
