@@ -95,6 +95,11 @@ def test_plain_words_have_no_markup_and_a_line_for_each_block() -> None:
     assert read_plain("#tag and words") == "#tag and words"
 
 
+def test_markup_leaves_no_blanks_where_it_stood() -> None:
+    text = "**Oak**, *par* 71; \"`a`\". **b**c ~~d~~!\nnext"
+    assert read_plain(text) == 'Oak, par 71; "a". bc d! next'
+
+
 def test_a_long_note_is_cut_at_lines_around_the_one_asked_for() -> None:
     content = "---\na: 1\n---\n" + "\n".join(f"{number} {'x' * 99}" for number in range(4, 5004))
     whole = cut_part("---\na: 1\n---\nfour\nfive", 5)

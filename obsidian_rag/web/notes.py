@@ -91,7 +91,7 @@ def read_plain(text: str) -> str:
     for token in tokens[3 * has_heading :]:
         if token.type == "inline":
             shown = [child for child in token.children or () if child.type != "html_inline"]  # of plugins
-            parts += [child.content or " " for child in shown]
+            parts += [" " if child.type in BREAKS else child.content for child in shown]
         elif token.type in ("fence", "code_block", "math_block"):
             parts.append(token.content)
         elif token.type in ("td_close", "th_close"):
@@ -102,6 +102,7 @@ def read_plain(text: str) -> str:
     return "\n".join(_EMPTY_CELLS.sub(" ·", line) for line in lines if line)
 
 
+BREAKS = ("softbreak", "hardbreak")
 # Where a line of plain text ends.
 ENDS = {"heading_close", "paragraph_close", "list_item_close", "tr_close"} | {"fence", "code_block"}
 
