@@ -158,6 +158,11 @@ def list_keys(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for key in (analyze(name).key, written) if key))
 
 
+def is_unspaced(text: str) -> bool:
+    """Whether a text has signs of a script that is written without spaces."""
+    return _IS_UNSPACED.search(text) is not None
+
+
 def list_pieces(word: str) -> list[tuple[int, int]]:
     """The parts of a word that the index has as words, as [first, last): itself, but in scripts without
     spaces its pairs of characters.

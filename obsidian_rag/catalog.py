@@ -11,21 +11,28 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from obsidian_rag.errors import NoteNotFound, QueryError
+from obsidian_rag.errors import FIRST_RUN, NoteNotFound, QueryError
 from obsidian_rag.ledger import load_reembedding, was_cut_short
 from obsidian_rag.postgres import Connection
 
 NEAREST = 5
 SHOWN = 20  # notes that a path may mean
 LONGEST_QUOTED = 200  # characters of a path that an error repeats
+MOST_ENDS = 8  # signs # at which a path may end
 LONGEST_PATH = 4096  # characters; no file system takes a longer one
 NAME_A_NOTE = "Name a note by its path, as a search result gives it."
-EMPTY = ("The index is empty", "Run: obsidian-rag index /path/to/vault")
+LOOK = "Look for it with a search: search_notes, or on a terminal obsidian-rag search."
+EMPTY = ("The index is empty", FIRST_RUN)
 
-_WIKILINK = re.compile(r"!?\[\[([^\]|#]+)[^\]]*\]\]")
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://(?P<rest>[^?#]*).*", re.IGNORECASE | re.DOTALL)
-# As a search result shows it, `Home/Pool.md > Pool > Size, lines 5-7`, or a link: `Home/Pool.md#Size`.
-_PLACE = re.compile(r"(.*?\.md)\s*(?:[#>^]|, lines ).*", re.IGNORECASE | re.DOTALL)
+_WIKILINK = re.compile(r"!?\[\[(.[^|]*?)\\?(?:\|.*)?\]\]", re.DOTALL)
+_URL = re.compile(
+    r"[a-z][a-z0-9+.-]*://(?P<rest>[^?#]*)(?:\?[^#]*)?(?:#(?P<place>.*))?", re.IGNORECASE | re.DOTALL
+)
+# As a search result shows it, `Home/Pool.md > Pool > Size, lines 5-7`, or without the #: `Home/Pool.md^id`.
+_PLACE = re.compile(
+    r"(.*?\.md)\s*(?:>\s*(?P<heading>.+)|(?P<block>\^.+)|, lines .*)", re.IGNORECASE | re.DOTALL
+)
+_LINES = re.compile(r",\s*lines?\s+\d+(?:-\d+)?\s*\Z")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 # A path as people write it: exact, without .md, in another case or Unicode form, its end, or a title.
@@ -100,20 +107,37 @@ class Topics:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A note, and the heading, heading path or block (`^id`) in it that was named with it."""
+
+    file_path: str
+    heading: str | None = None
+
+
 def find_note(conn: Connection, file_path: str) -> str:
     """The path in the index that is meant. Raises NoteNotFound with the nearest paths, also where several
     notes are meant equally, and QueryError for what cannot be a path.
+    """
+    return find_place(conn, file_path).file_path
+
+
+def find_place(conn: Connection, file_path: str) -> Place:
+    """The note that is meant, and the place in it: `Pool.md#Size`, `[[Pool#^id]]`, or as a search result
+    shows it, `Pool.md > Pool > Size, lines 5-7`. A note whose name holds these signs comes first. Raises what
+    `find_note` does.
     """
     asked = _clean_path(file_path)
     # A name may begin or end with what people do not mean to write: a blank.
     exact = conn.execute(FIND_EXACT, {"exact": file_path, "asked": asked}).fetchone()
     if exact:
-        return str(exact[0])
+        return Place(str(exact[0]))
     vaults = conn.execute("SELECT vaults FROM index_settings").fetchone()
-    for reading in _list_readings(asked, vaults[0] if vaults else []):
-        found = [row[0] for row in conn.execute(FIND_CLOSEST, _fold_path(reading)).fetchall()]
+    readings = list(_list_readings(asked, vaults[0] if vaults else []))
+    for place in dict.fromkeys((*map(Place, readings), *_list_places(readings))):
+        found = [row[0] for row in conn.execute(FIND_CLOSEST, _fold_path(place.file_path)).fetchall()]
         if len(found) == 1:
-            return str(found[0])
+            return Place(str(found[0]), place.heading)
         if found:
             raise NoteNotFound(
                 f"{_quote(file_path)} may be any of {len(found)}{' or more' * (len(found) == SHOWN)} notes",
@@ -129,17 +153,15 @@ def _fold_path(path: str) -> dict[str, str]:
 
 def _list_readings(asked: str, vaults: Sequence[str]) -> Iterator[str]:
     """What a path may mean, as it is written first: a URL of a note, one within the vault's own folder, as a
-    shell completes it or with the vault's name, one with the place in the note that a search result names
-    behind it, with percent signs, or with backslashes.
+    shell completes it or with the vault's name, with percent signs, or with backslashes.
     """
     readings = [asked]
     if url := _URL.fullmatch(asked):
         query = parse_qs(asked.partition("?")[2].partition("#")[0])
         named = (query.get("file") or query.get("path") or [unquote(url["rest"])])[0].strip("/")
-        readings += [f"{vault}/{named}" for vault in query.get("vault", [])]
-        readings.append(named)
-    if placed := _PLACE.fullmatch(readings[-1]):
-        readings.append(placed[1])
+        place = f"#{unquote(url['place'])}" if url["place"] else ""
+        readings += [f"{vault}/{named}{place}" for vault in query.get("vault", [])]
+        readings.append(f"{named}{place}")
     if "%" in asked and not url:
         readings.append(unquote(asked))
     if "\\" in asked:
@@ -152,6 +174,26 @@ def _list_readings(asked: str, vaults: Sequence[str]) -> Iterator[str]:
                     rest = reading[len(folder) :]
                     readings.append(rest if len(vaults) == 1 else f"{name}/{rest}")
     yield from (reading for reading in dict.fromkeys(readings) if reading and not _UNSTORABLE.search(reading))
+
+
+def _list_places(readings: Sequence[str]) -> Iterator[Place]:
+    """The readings as a path with a place behind it. Of several # the last may be the first of the place: a
+    name may hold the others, and of `Pool#Disks#Size` there is no note Pool#Disks.
+    """
+    for reading in readings:
+        if placed := _PLACE.fullmatch(reading):
+            yield Place(placed[1], _clean_heading(placed["heading"] or placed["block"] or ""))
+        ends = [match.start() for match in re.finditer("#", reading)][:MOST_ENDS]
+        for end in reversed(ends):
+            if path := reading[:end].strip():
+                yield Place(path, _clean_heading(reading[end + 1 :]))
+
+
+def _clean_heading(written: str) -> str | None:
+    """What stands behind a path without the signs around it; of a block behind a heading only the block."""
+    heading = _LINES.sub("", written).strip().lstrip("#").strip()
+    block = heading.rpartition("#^")[2] if "#^" in heading else ""
+    return f"^{block}" if block else heading or None
 
 
 def _explain_missing(conn: Connection, file_path: str, asked: str) -> NoteNotFound:
@@ -170,7 +212,7 @@ def _explain_missing(conn: Connection, file_path: str, asked: str) -> NoteNotFou
     if not paths:
         return NoteNotFound(f"No note {_quote(file_path)}: {EMPTY[0]}", EMPTY[1])
     nearest = find_nearest(asked, paths)
-    mend = f"Nearest paths: {', '.join(nearest)}" if nearest else "Look for it with a search."
+    mend = f"Nearest paths: {', '.join(nearest)}" if nearest else LOOK
     return NoteNotFound(f"No note {_quote(file_path)} in the index", mend, nearest)
 
 
@@ -203,7 +245,7 @@ def find_nearest(asked: str, paths: Sequence[str]) -> tuple[str, ...]:
     for path in paths:
         by_stem.setdefault(_stem(path), []).append(path)
     same = [s for s in by_stem if s == stem]
-    inside = sorted((s for s in by_stem if len(s) > 2 and (s in stem or stem in s)), key=len)
+    inside = sorted((s for s in by_stem if min(len(s), len(stem)) > 2 and (s in stem or stem in s)), key=len)
     close = difflib.get_close_matches(stem, by_stem, n=NEAREST, cutoff=0.6)
     ranked = dict.fromkeys(path for s in (*same, *close[:2], *inside, *close) for path in by_stem[s])
     return tuple(list(ranked)[:NEAREST])
@@ -221,8 +263,14 @@ def load_note(conn: Connection, file_path: str) -> StoredText:
         (find_note(conn, file_path),),
     ).fetchone()
     if row is None:
-        raise NoteNotFound(f"The note {file_path!r} was removed just now", "Search again.")
+        raise NoteNotFound(f"The note {file_path!r} was removed just now", LOOK)
     return StoredText(row[0], row[1], row[2], tuple(row[3]), tuple(row[4]), row[5], row[6])
+
+
+def load_place(conn: Connection, file_path: str) -> tuple[StoredText, str | None]:
+    """A note's text, whole, and the heading or block (`^id`) that was named with it. Raises NoteNotFound."""
+    place = find_place(conn, file_path)
+    return load_note(conn, place.file_path), place.heading
 
 
 # Of several vaults each path starts with the vault's name; the folders below it are the topics.

@@ -131,11 +131,12 @@ class NoteTools:
         self, file_path: takes.NotePath, heading: takes.HeadingName = None, offset: takes.Offset = 0
     ) -> ToolResult:
         def work(reader: IndexReader) -> ToolResult:
-            from obsidian_rag.catalog import load_note
+            from obsidian_rag.catalog import load_place
             from obsidian_rag.note_pages import make_page, render_next, render_outline
             from obsidian_rag.render import render_text
 
-            page = make_page(reader.run(partial(load_note, file_path=file_path)), heading, offset)
+            note, named = reader.run(partial(load_place, file_path=file_path))
+            page = make_page(note, heading, offset, named=named)
             return make_result(
                 render_text(page.content), page.to_json(), render_outline(page), render_next(page)
             )

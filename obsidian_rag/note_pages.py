@@ -15,6 +15,7 @@ from typing import Any
 from obsidian_rag.analysis import fold
 from obsidian_rag.answers import show_line
 from obsidian_rag.catalog import StoredText
+from obsidian_rag.counts import choose
 from obsidian_rag.errors import QueryError
 from obsidian_rag.models import Section
 from obsidian_rag.schemas import MOST_TOKENS
@@ -28,6 +29,8 @@ LONGEST_HEADING = 120  # characters of a heading in an outline or an error
 LONGEST_ASKED = 1000
 _MARKS = re.compile(r"[*_`=~]+|\[\[(?:[^\]|]*\|)?|\]\]|\s+#+\s*$|\^[\w-]+\s*$")
 _WORD = re.compile(r"\w")
+_BLOCK = re.compile(r"#?\^([A-Za-z0-9-]+)")
+_BLOCK_ID = re.compile(r"(?:^|(?<=[ \t]))\^([A-Za-z0-9-]+)[ \t]*$", re.MULTILINE)
 _STEPS = re.compile(r"\s*[>#]+\s*")
 
 
@@ -71,25 +74,43 @@ class NotePage:
 
 
 def make_page(
-    note: StoredText, heading: str | None = None, offset: int = 0, budget: int = MOST_TOKENS
+    note: StoredText,
+    heading: str | None = None,
+    offset: int = 0,
+    budget: int = MOST_TOKENS,
+    named: str | None = None,
 ) -> NotePage:
     """The part of a note that begins at `offset` (0: at the beginning of the section, or of the note) and
     takes at most about `budget` tokens as text, and twice that as JSON.
 
-    Raises QueryError for a heading that the note does not have or has several times, and for an offset
-    outside the section or the note.
+    `named` is the heading that was named with the note's path; where the note does not have it, the whole
+    note is meant, as in Obsidian, and a notice says so. Raises QueryError for a heading that the note does
+    not have or has several times, for two that differ, and for an offset outside the section or the note.
     """
     text = note.content
     sections: Sequence[Section] = ()
-    if heading is not None or not _fits(text, budget - FRAME_TOKENS):
+    notices: list[str] = []
+    if heading is not None or named is not None or not _fits(text, budget - FRAME_TOKENS):
         from obsidian_rag.notes import parse_note  # takes a parser, which most notes do not need
 
         sections = parse_note(note.file_path, text).sections
+    if heading is None and named is not None:
+        if _match_section(note.file_path, text, sections, named):
+            heading = named
+        else:
+            missing = _explain_missing(note.file_path, text, sections, named)
+            notices.append(f"{missing.message}: this is the note itself. {missing.mend}")
+            budget -= estimate_tokens(notices[0])
+    elif heading is not None and named is not None and _fold_heading(named) != _fold_heading(heading):
+        raise QueryError(
+            f"file_path names the section {_shorten(named)!r}, and heading is {_shorten(heading)!r}",
+            "Leave one of the two out.",
+        )
     first, last, path = 0, len(text), None
     if heading is not None:
         found = find_section(note.file_path, text, sections, heading)
         first, last = found.start, _end_of(found, sections, len(text))
-        path = " > ".join(found.heading_path)
+        path = " > ".join(found.heading_path) or heading.strip()  # a block before the first heading
     start = first if offset == 0 else offset
     if not (first <= start < last or start == first):
         where = f"The section {_shorten(path)!r} reaches from {first} to {last}" if path else (
@@ -101,11 +122,11 @@ def make_page(
         )
     end = start + _count_page(text[start:last], budget - FRAME_TOKENS)
     outline: tuple[OutlineEntry, ...] = ()
-    notices: list[str] = []
     if end < last:
         end = _end_page(text, start, budget - FRAME_TOKENS - OUTLINE_TOKENS, last, sections)
         if start == first:
-            outline, notices = _make_outline(text, [s for s in sections if first <= s.start < last])
+            outline, left_out = _make_outline(text, [s for s in sections if first <= s.start < last])
+            notices += left_out
     aliases, tags = _cut_names(note.aliases), _cut_names(note.tags)
     if len(aliases) < len(note.aliases) or len(tags) < len(note.tags):
         notices.append("Not all of its aliases and tags are named.")
@@ -163,6 +184,8 @@ def _line_at(text: str, offset: int) -> int:
 
 def _end_of(section: Section, sections: Sequence[Section], end: int) -> int:
     """Where a section ends with those below it."""
+    if section.heading is None:  # what stands before the first heading has nothing below it
+        return section.end
     later = (s.start for s in sections if s.start > section.start and s.level <= section.level)
     return next(later, end)
 
@@ -192,7 +215,9 @@ def _make_outline(text: str, sections: Sequence[Section]) -> tuple[tuple[Outline
         while _measure_outline(shown) > OUTLINE_TOKENS:
             shown = shown[: len(shown) * 2 // 3]
     left_out = total - len(shown)
-    return tuple(shown), [f"{left_out} of its {total} headings are not in the outline."] if left_out else []
+    return tuple(shown), [
+        f"{left_out} of its {total} headings {choose(left_out, 'is', 'are')} not in the outline."
+    ] if left_out else []
 
 
 def _measure_outline(entries: Sequence[OutlineEntry]) -> int:
@@ -207,15 +232,24 @@ def _shorten(heading: str | None) -> str:
 
 def find_section(file_path: str, text: str, sections: Sequence[Section], asked: str) -> Section:
     """The section that a heading means: as it is written, in another case, without marks, a heading path
-    (`Pool > Size`), or a part of it. Raises QueryError with the candidates, or with the nearest headings.
+    (`Pool > Size`), or a part of it; or the one that holds a block (`^id`). Raises QueryError with the
+    candidates, or with the nearest headings.
     """
+    found = _match_section(file_path, text, sections, asked)
+    if found is None:
+        raise _explain_missing(file_path, text, sections, asked)
+    return found
+
+
+def _match_section(file_path: str, text: str, sections: Sequence[Section], asked: str) -> Section | None:
+    """None where nothing is meant; raises QueryError where several sections are."""
+    if block := _BLOCK.fullmatch(asked.strip()):
+        at = _find_blocks(text, sections).get(block[1].lower())
+        return None if at is None else next(s for s in reversed(sections) if s.start <= at)
     headed = [section for section in sections if section.heading is not None]
-    if not headed:
-        raise QueryError(f"{file_path} has no headings", "Leave heading out; offset reads on.")
     wanted = _fold_heading(asked)
     if len(asked) > LONGEST_ASKED or not _WORD.search(wanted):
-        shown = asked if len(asked) <= LONGEST_HEADING else f"{asked[:LONGEST_HEADING]}…"
-        raise QueryError(f"heading is {shown!r}", f"Write one of its headings: {_name(text, headed)}")
+        return None
     steps = _split_path(asked)
     folded = [(_fold_heading(s.heading or ""), _split_path(" > ".join(s.heading_path))) for s in headed]
     ways: tuple[Callable[[str, list[str]], bool], ...] = (
@@ -234,12 +268,39 @@ def find_section(file_path: str, text: str, sections: Sequence[Section], asked: 
                 f"heading {_shorten(asked)!r} may be any of {len(found)} in {file_path}",
                 f"Write a heading path, or read from its offset: {_name(text, found, whole=True)}",
             )
-    close = difflib.get_close_matches(wanted, [name for name, _ in folded], n=MOST_CANDIDATES, cutoff=0.5)
-    near = [section for section, (name, _) in zip(headed, folded, strict=True) if name in close]
-    raise QueryError(
+    return None
+
+
+def _explain_missing(file_path: str, text: str, sections: Sequence[Section], asked: str) -> QueryError:
+    """What the note has instead of a heading, or a block, that it does not have."""
+    if block := _BLOCK.fullmatch(asked.strip()):
+        blocks = _find_blocks(text, sections)
+        names = [f"^{name}" for name in sorted(blocks, key=blocks.__getitem__)]
+        more = f" and {len(names) - MOST_CANDIDATES} more" if len(names) > MOST_CANDIDATES else ""
+        there = f"Its blocks: {', '.join(names[:MOST_CANDIDATES])}{more}."
+        named = _shorten(f"^{block[1]}")
+        return QueryError(f"No block {named!r} in {file_path}", there if names else "It has none.")
+    headed = [section for section in sections if section.heading is not None]
+    if not headed:
+        return QueryError(f"{file_path} has no headings", "Leave heading out; offset reads on.")
+    wanted = _fold_heading(asked)
+    if len(asked) > LONGEST_ASKED or not _WORD.search(wanted):
+        shown = asked if len(asked) <= LONGEST_HEADING else f"{asked[:LONGEST_HEADING]}…"
+        return QueryError(f"heading is {shown!r}", f"Write one of its headings: {_name(text, headed)}")
+    names = [_fold_heading(section.heading or "") for section in headed]
+    close = difflib.get_close_matches(wanted, names, n=MOST_CANDIDATES, cutoff=0.5)
+    near = [section for section, name in zip(headed, names, strict=True) if name in close]
+    return QueryError(
         f"No heading {_shorten(asked)!r} in {file_path}",
         f"{'Nearest headings' if near else 'Its headings'}: {_name(text, near or headed)}",
     )
+
+
+def _find_blocks(text: str, sections: Sequence[Section]) -> dict[str, int]:
+    """Where the blocks with an id are, by the id in small letters; of two with one id the first."""
+    body = sections[0].start if sections else len(text)
+    found = [(match[1].lower(), match.start()) for match in _BLOCK_ID.finditer(text, body)]
+    return dict(reversed(found))
 
 
 def _split_path(path: str) -> list[str]:

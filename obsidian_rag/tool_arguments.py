@@ -65,7 +65,10 @@ MaxTokens = Annotated[
 ]
 HeadingName = Annotated[
     str | None,
-    Field(description='Only this section, with those below it: a heading, or a heading path "Pool > Size"'),
+    Field(
+        description='Only this section, with those below it: a heading, a heading path "Pool > Size", or the'
+        " ^id of a block in it; file_path may name it too: Pool#Size"
+    ),
 ]
 Offset = Annotated[
     int,

@@ -11,7 +11,15 @@ from dataclasses import replace
 import pytest
 from conftest import VaultFolder, Workbench
 
-from obsidian_rag.catalog import find_nearest, find_note, list_topics, load_note, load_status
+from obsidian_rag.catalog import (
+    Place,
+    find_nearest,
+    find_note,
+    find_place,
+    list_topics,
+    load_note,
+    load_status,
+)
 from obsidian_rag.config import parse_vaults
 from obsidian_rag.errors import NoteNotFound, QueryError, SettingsError
 from obsidian_rag.indexing import Options, run_indexer
@@ -222,7 +230,48 @@ def test_the_status_before_the_first_run_that_succeeds_says_that_nothing_is_inde
             attempt()
         with connect(bench.database_url, read_only=True) as conn:
             text = render_status(load_status(conn))
-        assert "Nothing is indexed yet. Run: obsidian-rag index" in text
+        assert "Nothing is indexed yet. Run: obsidian-rag init" in text
         assert "None" not in text
     assert "Last run: failed" in text
     assert "klingon" in text
+
+
+PLACES = [
+    ("Projects/Shed/index.md#Roof", "Projects/Shed/index.md", "Roof"),
+    ("Shed/index#Roof", "Projects/Shed/index.md", "Roof"),
+    ("the patch#Beds#North", "Projects/Garden/index.md", "Beds#North"),
+    ("[[Shed/index#Roof|the roof]]", "Projects/Shed/index.md", "Roof"),
+    ("![[Shed/index#Roof]]", "Projects/Shed/index.md", "Roof"),
+    ("[[Shed/index#Roof\\|in a table]]", "Projects/Shed/index.md", "Roof"),
+    ("[[Shed/index|the shed]]", "Projects/Shed/index.md", None),
+    ("[[Shed/index#^tiles]]", "Projects/Shed/index.md", "^tiles"),
+    ("Shed/index#Roof#^tiles", "Projects/Shed/index.md", "^tiles"),
+    ("Projects/Shed/index.md^tiles", "Projects/Shed/index.md", "^tiles"),
+    ("Projects/Shed/index.md > Shed > Roof, lines 5-7", "Projects/Shed/index.md", "Shed > Roof"),
+    ("Projects/Shed/index.md#Roof, lines 5-7", "Projects/Shed/index.md", "Roof"),
+    ("Projects/Shed/index.md, lines 5-7", "Projects/Shed/index.md", None),
+    ("Projects/Shed/index.md#", "Projects/Shed/index.md", None),
+    ("note://Projects/Shed/index.md#Roof%20side", "Projects/Shed/index.md", "Roof side"),
+    ("obsidian://open?vault=V&file=Projects%2FShed%2Findex%23Roof", "Projects/Shed/index.md", "Roof"),
+    ("Projects/Shed/index.md%23Roof", "Projects/Shed/index.md", "Roof"),
+    ("Fugue in C#.md", "Fugue in C#.md", None),
+    ("fugue in c#", "Fugue in C#.md", None),
+    ("Fugue in C##Subject", "Fugue in C#.md", "Subject"),
+    ("[[Fugue in C##Subject]]", "Fugue in C#.md", "Subject"),
+]
+
+
+def test_a_heading_or_a_block_behind_a_name_is_kept(bench: Workbench) -> None:
+    bench.vault.write("Projects/Garden/index.md", "---\naliases: [the patch]\n---\n# Garden\n")
+    bench.vault.write("Projects/Shed/index.md", "# Shed\n")
+    bench.vault.write("Fugue in C#.md", "# Subject\n")
+    bench.index()
+    with connect(bench.database_url, read_only=True) as conn:
+        for asked, path, heading in PLACES:
+            assert (asked, find_place(conn, asked)) == (asked, Place(path, heading))
+            assert find_note(conn, asked) == path
+
+
+def test_a_note_that_no_word_of_a_path_is_near_is_to_be_searched_for(conn: Connection) -> None:
+    with pytest.raises(NoteNotFound, match=r"search_notes, .*obsidian-rag search"):
+        find_note(conn, "Qqqqqqqq#Zzzzzz")

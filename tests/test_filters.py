@@ -59,13 +59,46 @@ def test_words_are_filtered_as_well(index: SearchBench) -> None:
 
 
 @pytest.mark.parametrize(
-    "filters",
-    [{"folder": "Rar"}, {"tags": ["gard"]}, {"properties": ["status=do"]}, {"before": "1990-01-01"}],
+    ("filters", "told"),
+    [
+        ({"folder": "Rar"}, 'none is in the folder "Rar" (did you mean Rare?)'),
+        ({"folder": "deep"}, 'none is in the folder "deep" (did you mean Rare/deep?)'),
+        ({"folder": "Rare/dep"}, 'none is in the folder "Rare/dep" (did you mean Rare/deep?)'),
+        ({"folder": "Quarry"}, 'none is in the folder "Quarry" (list_topics names'),
+        ({"tags": ["gard"]}, "none has the tag #gard (did you mean #Home/Garden?)"),
+        ({"tags": ["#hoem"]}, "none has the tag #hoem (did you mean #Home?)"),
+        ({"properties": ["status=do"]}, "none has the property status=do (did you mean Done?)"),
+        ({"properties": ["status=x"]}, "none has the property status=x (status is Done, Urgent, open)"),
+        ({"properties": ["stauts=done"]}, "none has a property stauts (did you mean status?)"),
+        ({"before": "1990-01-01"}, "none is of a day before 1990-01-01 (the notes are of 2024-05-01 to "),
+        ({"after": "2024-05-03", "before": "2024-05-09"}, "of a day after 2024-05-03 before 2024-05-09 ("),
+        (
+            {"folder": "Rar", "tags": ["gard", "home"]},
+            'none is in the folder "Rar" (did you mean Rare?); none has the tag #gard (did',
+        ),
+    ],
 )
-def test_where_nothing_passes_the_answer_says_so(index: SearchBench, filters: dict[str, Any]) -> None:
+def test_a_filter_that_matches_nothing_is_named_with_what_is_near(
+    index: SearchBench, filters: dict[str, Any], told: str
+) -> None:
     answer = index.ask("heat of the pump", **filters)
     assert answer.results == ()
-    assert "No note passes the filters. Leave one out." in answer.notices
+    assert answer.notices[0].startswith("No note passes the filters: none ")
+    assert told in answer.notices[0]
+
+
+def test_filters_that_only_together_match_nothing_are_said_to(index: SearchBench) -> None:
+    filters = {"folder": "Rare", "tags": ["home"], "properties": ["prio=3"], "after": "2024-05-01"}
+    (told,) = index.ask("pump", **filters).notices
+    assert told.startswith("No note passes all the filters together, though each matches some: ")
+    assert 'folder "Rare" (3), tag #home (2), property prio=3 (1), after 2024-05-01 (' in told
+
+
+def test_filters_that_leave_notes_are_not_blamed_for_words_that_none_holds(index: SearchBench) -> None:
+    told = index.ask("xyzzy", mode="keyword", folder="Rare").notices
+    assert (
+        "No note that passes the filters holds any of these words. Try mode=hybrid, or other words." in told
+    )
 
 
 @pytest.mark.parametrize("read_whole", [READ_WHOLE, 0])

@@ -203,3 +203,85 @@ def test_thousands_of_aliases_are_named_in_part() -> None:
     assert 10 < len(page.aliases) < 5_000
     assert page.notices == ("Not all of its aliases and tags are named.",)
     assert render_outline(page) == page.notices[0]
+
+
+BLOCKS = """---
+id: x ^matter
+---
+Before. ^start
+
+# One
+
+A paragraph. ^first-block
+
+## Below
+
+- item
+- item
+
+^listed
+
+# Two
+
+Again ^FIRST-block and not^this
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "heading", "begins"),
+    [
+        ("^start", "^start", "Before."),
+        ("^first-block", "One", "# One"),
+        ("#^First-Block", "One", "# One"),
+        (" ^listed ", "One > Below", "## Below"),
+    ],
+)
+def test_a_block_opens_the_section_that_holds_it(asked: str, heading: str, begins: str) -> None:
+    page = make_page(make_note(BLOCKS), asked)
+    assert (page.heading, page.content.partition("\n")[0].split(" ^")[0]) == (heading, begins)
+    assert ("# Two" in page.content, page.next_offset) == (False, None)
+
+
+def test_a_block_that_is_not_there_is_an_error_with_those_that_are() -> None:
+    with pytest.raises(
+        QueryError, match=r"No block '\^other' in .* Its blocks: \^start, \^first-block, \^listed\."
+    ):
+        make_page(make_note(BLOCKS), "^other")
+    for text in (SECTIONS, "", "---\na: b ^other\n---\n"):
+        with pytest.raises(QueryError, match="It has none"):
+            make_page(make_note(text), "^other")
+    for missing in ("^matter", "^this"):
+        with pytest.raises(QueryError, match="No block"):
+            make_page(make_note(BLOCKS), missing)
+
+
+def test_a_section_named_with_the_path_is_opened_as_one_asked_for() -> None:
+    asked = make_page(make_note(SECTIONS), "Pool")
+    assert make_page(make_note(SECTIONS), named="Pool") == asked
+    assert make_page(make_note(SECTIONS), "pool", named="## *Pool*") == asked
+    with pytest.raises(QueryError, match="file_path names the section 'Pool', and heading is 'Shed'"):
+        make_page(make_note(SECTIONS), "Shed", named="Pool")
+    with pytest.raises(QueryError, match="may be any of 2"):
+        make_page(make_note(SECTIONS), named="Tasks")
+
+
+@pytest.mark.parametrize(
+    ("named", "told", "mend"),
+    [
+        ("Poole", "No heading 'Poole' in Home/Note.md", "Nearest headings: Pool ("),
+        ("^gone", "No block '^gone' in Home/Note.md", "It has none."),
+        ("???", "heading is '???'", "Write one of its headings: Pool ("),
+    ],
+)
+def test_one_named_with_the_path_that_is_not_there_gives_the_note_and_says_so(
+    named: str, told: str, mend: str
+) -> None:
+    """As a link does whose heading is gone."""
+    page = make_page(make_note(SECTIONS), named=named)
+    assert (page.content, page.heading) == (SECTIONS, None)
+    assert page.notices[0].startswith(f"{told}: this is the note itself. {mend}")
+    assert page.notices[0] in render_outline(page)
+    long = "".join(f"# {'Heading ' * 14}{n}\n\n{SENTENCE * 9}\n\n" for n in range(99))
+    page = make_page(make_note(long), named=named)
+    shown = estimate_tokens("\n".join((page.content, render_outline(page), render_next(page))))
+    assert shown <= MOST_TOKENS

@@ -336,7 +336,9 @@ def test_an_answer_that_excludes_emptied_names_them(index: SearchBench) -> None:
     with under(index, search_excludes=("**",)) as nothing:
         assert ask(nothing, "zinnia") == []
         told = notices(nothing, "xyzzy", "keyword")
-        assert "No note passes the filters and SEARCH_EXCLUDES." in told
+        assert "SEARCH_EXCLUDES hides every note." in told
+        told = notices(nothing, "zinnia", filters=make_filters(folder="Templates"))
+        assert "SEARCH_EXCLUDES hides all notes that pass the filters." in told
 
 
 def test_where_excludes_hide_nothing_search_is_not_filtered(index: SearchBench) -> None:

@@ -141,3 +141,22 @@ def test_a_tag_counts_for_those_it_is_nested_in(bench: Workbench) -> None:
         ("project/shed", 1, 1),
         ("project/shed/roof", 1, 1),
     ]
+
+
+def test_links_to_headings_that_are_not_there_are_found(bench: Workbench) -> None:
+    """By the statement of the page."""
+    (statement,) = [example.statement for example in EXAMPLES if "split_part" in example.statement]
+    bench.vault.write("A.md", "# Why *this*?\n\n## Größe: [[B|b]]\n\nText ^id\n\n# Empty\n")
+    bench.vault.write(
+        "B.md",
+        "[[A#why this]] [[A#Why this#Größe B b]] [[A#EMPTY]] [[A#^id]] [[A]] [[A#]] [[Nowhere#Missing]]\n"
+        "[[A#Gone]]\n"
+        "[[A#Why this#Gone too|shown]] [[#Not here]]\n",
+    )
+    bench.index()
+    assert bench.rows(statement) == [
+        ("B.md", 2, "A.md", "Gone"),
+        ("B.md", 3, "A.md", "Why this#Gone too"),
+        ("B.md", 3, "B.md", "Not here"),
+    ]
+    assert bench.rows("SELECT target_name FROM broken_links") == [("Nowhere",)]

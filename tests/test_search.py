@@ -123,7 +123,7 @@ def test_where_the_embedder_is_down_hybrid_answers_by_words_and_says_so(bench: W
 def test_an_empty_index_says_that_it_is(bench: Workbench) -> None:
     answer = bench.search("anything")
     assert answer.results == ()
-    assert any("The index is empty. Run: obsidian-rag index" in notice for notice in answer.notices)
+    assert any("The index is empty. Run: obsidian-rag init" in notice for notice in answer.notices)
 
 
 def test_a_note_without_text_is_found_by_its_name(bench: Workbench) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -21,10 +23,23 @@ from obsidian_rag.command_frame import (
 )
 from obsidian_rag.command_help import TaughtCommand
 from obsidian_rag.config import Settings
+from obsidian_rag.program import spell_commands
 from obsidian_rag.screen.safety import show_text
 
 if TYPE_CHECKING:
+    from obsidian_rag.catalog import Topics
+    from obsidian_rag.diagnosis import Diagnosis
+    from obsidian_rag.graph import Graph
+    from obsidian_rag.search.pipeline import Answer
     from obsidian_rag.search.query import Filters
+
+
+Found = TypeVar("Found", "Answer", "Graph", "Topics", "Diagnosis")
+
+
+def _spell_notices(found: Found) -> Found:
+    """With commands that can be typed here, for a person. Only notices: the rest is text of notes."""
+    return replace(found, notices=tuple(map(spell_commands, found.notices)))
 
 
 @click.command(
@@ -84,35 +99,47 @@ def search(
             from obsidian_rag.screen.answer import print_answer
             from obsidian_rag.screen.places import load_places
 
-            print_answer(console, answer, reader.run(lambda conn: load_places(conn, settings)))
+            places = reader.run(lambda conn: load_places(conn, settings))
+            print_answer(console, _spell_notices(answer), places)
         else:
-            click.echo(render_answer(fit_answer(answer)))
+            click.echo(render_answer(fit_answer(_spell_notices(answer))))
 
 
 @click.command(cls=TaughtCommand)
 @click.argument("file_path", metavar="NOTE", shell_complete=complete_notes)
+@click.option("--heading", help="Only this section, with those below it; ^id: the one with this block.")
+@click.option("--offset", type=int, default=0, show_default=True, help="Begin at this character of the note.")
 @json_option
 @with_settings
-def note(settings: Settings, file_path: str, json_: bool) -> None:
-    """Print a note's text whole, as it was indexed.
+def note(settings: Settings, file_path: str, heading: str | None, offset: int, json_: bool) -> None:
+    """Print a note's text, as it was indexed: whole, or one section.
 
-    The note is named by its path, its title or an alias; case and .md do not matter. On a terminal its
-    Markdown is laid out; into a file or a pipe goes the text as it is.
+    The note is named by its path, its title or an alias; case and .md do not matter. A heading or a block may
+    stand behind it, as in a link. On a terminal its Markdown is laid out; into a file or a pipe goes the text
+    as it is.
 
     \b
     Examples:
       obsidian-rag note "Home Server/Snapraid.md"
       obsidian-rag note snapraid
+      obsidian-rag note "snapraid#disk failure"
 
     Next: obsidian-rag graph NOTE, for what it is linked with
     """
-    from obsidian_rag.catalog import load_note
+    from obsidian_rag.catalog import load_place
+    from obsidian_rag.note_pages import make_page
     from obsidian_rag.render import render_note
 
     with open_reader(settings) as reader:
-        found = reader.run(lambda conn: load_note(conn, file_path))
+        found, named = reader.run(lambda conn: load_place(conn, file_path))
+        page = None
+        if heading is not None or named is not None or offset:
+            page = make_page(found, heading, offset, sys.maxsize, named)
+            found = replace(found, content=page.content)
+            for notice in page.notices:
+                click.echo(show_text(notice), err=True)
         if json_:
-            print_json(found.to_json())
+            print_json((page or found).to_json())
         elif console := open_screen():
             from obsidian_rag.screen.index import print_note
             from obsidian_rag.screen.places import load_places
@@ -168,7 +195,7 @@ def graph(settings: Settings, json_: bool, mermaid: bool, page: Path | None, **w
         picture = reader.run(lambda conn: load_picture(conn, found)) if mermaid or page else None
         console = None if json_ or mermaid or page else open_screen()
         if console:
-            print_graph(console, found, reader.run(lambda conn: load_places(conn, settings)))
+            print_graph(console, _spell_notices(found), reader.run(lambda conn: load_places(conn, settings)))
     if picture and page:
         write_page(picture, page)
         click.echo(f"Drawn: {page.absolute()}", err=True)
@@ -177,7 +204,7 @@ def graph(settings: Settings, json_: bool, mermaid: bool, page: Path | None, **w
     elif picture and mermaid:
         click.echo(render_mermaid(picture), nl=False)
     elif not page and not console:
-        click.echo(render_graph(found))
+        click.echo(render_graph(_spell_notices(found)))
 
 
 @click.command(cls=TaughtCommand)
@@ -203,9 +230,9 @@ def topics(settings: Settings, json_: bool) -> None:
     elif console := open_screen():
         from obsidian_rag.screen.index import print_topics
 
-        print_topics(console, found)
+        print_topics(console, _spell_notices(found))
     else:
-        click.echo(render_topics(found))
+        click.echo(render_topics(_spell_notices(found)))
 
 
 @click.command(cls=TaughtCommand)
@@ -252,7 +279,9 @@ def diagnose(
     if json_:
         print_json(diagnosis.to_json())
     else:
-        click.echo(show_text(render_diagnosis(diagnosis)))
+        findings = tuple(map(spell_commands, diagnosis.findings))
+        shown = replace(_spell_notices(diagnosis), findings=findings)
+        click.echo(show_text(render_diagnosis(shown)))
 
 
 @click.command(cls=TaughtCommand)

@@ -15,6 +15,7 @@ from obsidian_rag.search.candidates import find_postings
 from obsidian_rag.search.compounds import split_compounds
 from obsidian_rag.search.facts import IndexFacts, list_configs
 from obsidian_rag.search.query import Operators, read_operators
+from obsidian_rag.search.unknown_words import name_unknown
 
 # Half whole note, half best chunk: the note finds what no chunk says alone, the chunk what a long note
 # buries. Either alone is worse by up to .01 nDCG@10.
@@ -51,14 +52,16 @@ class KeywordHit:
 class KeywordResult:
     """Hits, best first. `words` is how many words were looked for; 0 for a query of stop words only.
 
-    `unknown` are words that occur nowhere. `loosened` tells that nothing holds the query as written with
-    its quotes and exclusions, and that chunks with some of its words are shown.
+    `unknown` are words that occur nowhere, as the analysis has them, and `missing` the same as they are
+    written in the query. `loosened` tells that nothing holds the query as written with its quotes and
+    exclusions, and that chunks with some of its words are shown.
     """
 
     hits: tuple[KeywordHit, ...]
     words: int
     unknown: tuple[str, ...] = ()
     loosened: bool = False
+    missing: tuple[str, ...] = ()
 
     def find(self, file_path: str) -> KeywordHit | None:
         """The hit of a note, None where it holds no word."""
@@ -113,9 +116,8 @@ def search_keywords(
     measurement: `compounds`, and `note`, the share of the whole note in the score.
     """
     operators = read_operators(query)
-    words, raw, only_stop_words = _read_words(
-        conn, facts.configs, operators.scored if operators else query, without
-    )
+    text = operators.scored if operators else query
+    words, raw, only_stop_words = _read_words(conn, facts.configs, text, without)
     strict, loosened = _find_strict(conn, facts.configs, operators)
     if only_stop_words:
         hits = _list_strict(conn, strict, count, allowed) or _match_literally(conn, query, count, allowed)
@@ -129,7 +131,8 @@ def search_keywords(
         hits = (*hits, *others)[: max(count, len(hits))]
     wholes = [word.lexemes[0] for i, word in enumerate(words) if word.optional and i not in nowhere]
     unknown = [raw[i] for i in nowhere if i in raw and not any(raw[i].lower() in whole for whole in wholes)]
-    return KeywordResult(hits, len(raw), tuple(unknown), loosened)
+    missing = name_unknown(text, set(unknown), set(wholes)) if unknown else ()
+    return KeywordResult(hits, len(raw), tuple(unknown), loosened, missing)
 
 
 def read_words(conn: Connection, query: str) -> dict[str, Word]:

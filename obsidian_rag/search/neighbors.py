@@ -71,7 +71,8 @@ def choose_beside(best: Sequence[ChunkKey], retrieved: Retrieved) -> dict[str, l
     least = cosine_at(retrieved, HIGH_DEVIATIONS)
     beside: dict[str, list[Beside]] = {}
     for path, index in best[:TOP_HITS]:
-        strong = [index, *retrieved.further_chunks(path, least)[:MOST_PASSAGES]]
+        further = [at for at in retrieved.further_chunks(path, least) if at != index]
+        strong = [index, *further[:MOST_PASSAGES]]
         shown = set(strong)
         found = beside[path] = []
         for at in strong:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from obsidian_rag.counts import choose, count
+from obsidian_rag.errors import FIRST_RUN
 from obsidian_rag.ledger import was_cut_short
 from obsidian_rag.models import Hit
 from obsidian_rag.postgres import Connection
+from obsidian_rag.search.dates import Period, is_date_word
 from obsidian_rag.search.evidence import CERTAIN, STRONG, is_sure
+from obsidian_rag.search.facts import list_configs
 from obsidian_rag.search.filters import find_exclude
+from obsidian_rag.search.idle_filters import explain_filters
+from obsidian_rag.search.keyword import KeywordResult
 from obsidian_rag.search.priors import find_idle, uses_priors
 from obsidian_rag.search.query import Intent, Request, read_operators
 from obsidian_rag.search.retrieval import Retrieved
+from obsidian_rag.search.unknown_words import find_meant
 
 INDEX_STATE = """
 SELECT r.run_id, r.status, r.error,
@@ -51,7 +58,7 @@ def describe_index(conn: Connection, find_edit: FindEdit) -> tuple[str, ...]:
     elif status == "running" and age is None:
         notices.append("The first run of the indexer is under way; some notes are still missing.")
     if failures:
-        notices.append(f"{failures} notes could not be indexed; `obsidian-rag status` names them.")
+        notices.append(f"{count(failures, 'note')} could not be indexed; `obsidian-rag status` tells which.")
     if age is not None and age > STALE_AFTER:
         notices.append(f"The index is {age / 86400:.0f} days old. Run: obsidian-rag index")
     elif age is not None and -age > AHEAD_AFTER:
@@ -94,8 +101,9 @@ def explain_excludes(request: Request, hidden: Sequence[str]) -> tuple[str, ...]
         return ()
     reasons = dict.fromkeys(str(find_exclude(path, request.excludes)) for path in hidden)
     return (
-        f"SEARCH_EXCLUDES ({', '.join(reasons)}) hides {len(hidden)} more notes that may answer. To see them,"
-        " search with include_excluded=true (--include-excluded).",
+        f"SEARCH_EXCLUDES ({', '.join(reasons)}) hides {count(len(hidden), 'more note')} that may answer."
+        f" To see {choose(len(hidden), 'it', 'them')}, search with include_excluded=true"
+        " (--include-excluded).",
     )
 
 
@@ -104,11 +112,11 @@ def explain_nothing(conn: Connection, request: Request, allowed: Sequence[int] |
     row = conn.execute("SELECT EXISTS (SELECT FROM documents), EXISTS (SELECT FROM notes)").fetchone()
     has_chunks, has_notes = row if row else (False, False)
     if not has_notes and not has_chunks:
-        return ("The index is empty. Run: obsidian-rag index /path/to/vault",)
-    if allowed == [] and request.excludes:
-        return ("No note passes the filters and SEARCH_EXCLUDES.",)
+        return (f"The index is empty. {FIRST_RUN}",)
+    if allowed == [] and not request.filters:
+        return ("SEARCH_EXCLUDES hides every note. Search with include_excluded=true (--include-excluded).",)
     if allowed == []:
-        return ("No note passes the filters. Leave one out.",)
+        return (explain_filters(conn, request.filters, request.excludes),)
     if not has_chunks:
         return ("The notes in the index hold no text.",)
     operators = read_operators(request.query)
@@ -117,6 +125,20 @@ def explain_nothing(conn: Connection, request: Request, allowed: Sequence[int] |
             f"No passage fits {operators.required} as it is written. Leave out the quotes or the minus to"
             " search for the words.",
         )
+    among = " that passes the filters" * bool(request.filters)
     if request.mode == "keyword":
-        return ("No note holds any of these words. Try mode=hybrid, or other words.",)
-    return ("No note matches.",)
+        return (f"No note{among} holds any of these words. Try mode=hybrid, or other words.",)
+    return (f"No note{among} matches. Try other words{', or leave a filter out' * bool(among)}.",)
+
+
+def explain_unknown(conn: Connection, keyword: KeywordResult, period: Period | None) -> tuple[str, ...]:
+    """A notice of words that are in no note, with those of the notes that may be meant."""
+    if keyword.loosened and keyword.hits:  # which words were passed over is said already
+        return ()
+    words = [word for word in keyword.missing if period is None or not is_date_word(word)]
+    if not words:
+        return ()
+    meant = find_meant(conn, list_configs(conn), words)
+    offered = [" or ".join(meant[word]) for word in words if word in meant]
+    told = f"Not found anywhere: {', '.join(words)}."
+    return (f"{told} Did you mean: {', '.join(offered)}?" if offered else told,)

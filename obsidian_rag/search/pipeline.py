@@ -16,6 +16,7 @@ from obsidian_rag.index_reader import IndexReader
 from obsidian_rag.models import Hit, LinkStep
 from obsidian_rag.postgres import Connection
 from obsidian_rag.relations import Table
+from obsidian_rag.search.bare_headings import find_below, is_bare
 from obsidian_rag.search.dates import Period, read_period
 from obsidian_rag.search.evidence import CreateSafety, find_evidence, judge_creation
 from obsidian_rag.search.expansion import (
@@ -29,12 +30,20 @@ from obsidian_rag.search.expansion import (
 from obsidian_rag.search.filters import find_allowed, find_hidden
 from obsidian_rag.search.fusion import Fused, fuse, order_text
 from obsidian_rag.search.links import explain_hits, search_links
-from obsidian_rag.search.neighbors import ShownChunk, choose_beside, load_chunks, place_beside
+from obsidian_rag.search.neighbors import (
+    Beside,
+    ChunkKey,
+    ShownChunk,
+    choose_beside,
+    load_chunks,
+    place_beside,
+)
 from obsidian_rag.search.notices import (
     describe_index,
     explain_boosts,
     explain_excludes,
     explain_nothing,
+    explain_unknown,
     explain_weakness,
 )
 from obsidian_rag.search.priors import Priors, find_priors
@@ -170,8 +179,8 @@ def rank_notes(conn: Connection, request: Request, prepared: Prepared) -> Ranked
     priors = find_priors(conn, request, intent, list({}.fromkeys(chain(found, *expansion.lists))))
     weighed = fuse(retrieved, request, intent, priors) if priors else unweighed
     fused = fuse_variants(weighed, expansion, priors)
-    notices = (*prepared.notices, *retrieved.notices, *expansion.notices)
-    notices += explain_boosts(conn, request, intent)
+    notices = (*prepared.notices, *retrieved.notices, *explain_unknown(conn, retrieved.keyword, period))
+    notices += (*expansion.notices, *explain_boosts(conn, request, intent))
     if len(fused) < request.limit:
         notices += explain_excludes(request, _find_hidden_matches(conn, request, prepared, period))
     ranked = Ranked(
@@ -206,9 +215,10 @@ def _answer(conn: Connection, request: Request, prepared: Prepared, about_index:
     retrieved = ranked.retrieved
     fused = ranked.fused[: request.limit]
     best = [(note.file_path, ranked.best_chunk(note)) for note in fused]
-    beside = {} if "neighbors" in request.without else choose_beside(best, retrieved)
-    behind = [other.key for others in beside.values() for other in others]
-    chunks = load_chunks(conn, [*best, *behind])
+    beside, chunks = _load_shown(conn, request, best, retrieved)
+    if below := find_below(conn, best, chunks):
+        best = [below.get(key, key) for key in best]
+        beside, chunks = _load_shown(conn, request, best, retrieved)
     linked = _explain_links(conn, ranked, request.limit)
     hits = [
         _make_hit(note, chunks[key], ranked, linked.get(note.file_path, ()))
@@ -218,8 +228,21 @@ def _answer(conn: Connection, request: Request, prepared: Prepared, about_index:
     notices = (*ranked.notices, *about_index)
     notices += explain_weakness(hits, retrieved) if hits else explain_nothing(conn, request, ranked.allowed)
     safety = judge_creation(hits)
-    hits = [*place_beside(hits, beside, chunks)]
-    return Answer(request.query, request.mode, ranked.intent, tuple(hits), notices, safety)
+    shown = [
+        hit
+        for hit in place_beside(hits, beside, chunks)
+        if hit.evidence not in ("neighbor", "same_note") or not is_bare(hit.content, hit.heading_path)
+    ]
+    return Answer(request.query, request.mode, ranked.intent, tuple(shown), notices, safety)
+
+
+def _load_shown(
+    conn: Connection, request: Request, best: Sequence[ChunkKey], retrieved: Retrieved
+) -> tuple[dict[str, list[Beside]], dict[ChunkKey, ShownChunk]]:
+    """What is shown behind the best chunks, and all these chunks."""
+    beside = {} if "neighbors" in request.without else choose_beside(best, retrieved)
+    behind = [other.key for others in beside.values() for other in others]
+    return beside, load_chunks(conn, [*best, *behind])
 
 
 def _explain_links(conn: Connection, ranked: Ranked, limit: int) -> dict[str, tuple[LinkStep, ...]]:

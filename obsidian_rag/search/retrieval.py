@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from obsidian_rag.embedding import Vector
 from obsidian_rag.models import Calibration
 from obsidian_rag.postgres import Connection
-from obsidian_rag.search.dates import Period, is_date_word
+from obsidian_rag.search.dates import Period
 from obsidian_rag.search.facts import load_facts
 from obsidian_rag.search.keyword import KeywordResult, search_keywords
 from obsidian_rag.search.links import LinkResult
@@ -116,7 +116,7 @@ def retrieve(
         cosines,
         facts.calibration,
         vector is not None,
-        _describe(keyword, request, period),
+        _describe(keyword),
         chunks,
     )
 
@@ -144,10 +144,7 @@ def find_dated(conn: Connection, period: Period, allowed: Sequence[int] | None) 
     return [row[0] for row in conn.execute(DATED, values).fetchall()]
 
 
-def _describe(keyword: KeywordResult, request: Request, period: Period | None) -> tuple[str, ...]:
+def _describe(keyword: KeywordResult) -> tuple[str, ...]:
     if keyword.loosened and keyword.hits:
         return ("No passage holds the query as written; these hold its quotes, or some of its words.",)
-    unknown = [word for word in keyword.unknown if period is None or not is_date_word(word)]
-    if unknown and request.mode != "vector":
-        return (f"Not found anywhere: {', '.join(unknown)}.",)
     return ()
