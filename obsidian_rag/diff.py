@@ -23,9 +23,10 @@ class Change:
     """One note to be written. `old_path` is where a renamed note was.
 
     "adopted" is a note with unchanged bytes whose chunks another program made: they stay as they are.
+    "reread" is one with unchanged bytes of which the index holds what an older parser found, or not all.
     """
 
-    kind: Literal["new", "changed", "renamed", "adopted"]
+    kind: Literal["new", "changed", "reread", "renamed", "adopted"]
     file: VaultFile
     old_path: str | None = None
 
@@ -104,7 +105,7 @@ def compare_vault(
             unchanged += 1
             touched.append(file)
         else:
-            changes.append(Change("adopted" if state.has_foreign_chunks(file.path) else "changed", file))
+            changes.append(Change("adopted" if state.has_foreign_chunks(file.path) else "reread", file))
     renamed = {change.old_path for change in changes if change.old_path}
     deleted = tuple(p for p in missing if p not in renamed)
     return Plan(tuple(changes), deleted, unchanged, tuple(touched), tuple(failures))

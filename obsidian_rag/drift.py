@@ -128,7 +128,7 @@ class Drift:
     mend: str
 
     def __str__(self) -> str:
-        return f"{self.rows} {self.what}"
+        return f"{self.what}: {self.rows}"
 
 
 def compare_tables(conn: Connection) -> tuple[Drift, ...]:
@@ -159,14 +159,16 @@ def compare_tables(conn: Connection) -> tuple[Drift, ...]:
 class DiskState:
     """How the notes on disk differ from the index. The lists name a few of each kind, the counts are of all.
 
-    Notes that the last run recorded as failed are `failed` and nothing else. `unreadable` are files and
-    folders that cannot be looked at now; `excluded` those that the vault's own setting leaves out.
+    `reread` have not changed, but the next run reads them anew, as after an update of this program. Notes
+    that the last run recorded as failed are `failed` and nothing else. `unreadable` are files and folders
+    that cannot be looked at now; `excluded` those that the vault's own setting leaves out.
     """
 
     vaults: tuple[str, ...]
     notes: int
     missing: int
     changed: int
+    reread: int
     renamed: int
     gone: int
     failed: int
@@ -177,7 +179,7 @@ class DiskState:
     @property
     def differs(self) -> bool:
         """Whether another run of the indexer would change the index."""
-        return bool(self.missing or self.changed or self.renamed or self.gone)
+        return bool(self.missing or self.changed or self.reread or self.renamed or self.gone)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `status --json` prints under `disk`."""
@@ -211,11 +213,11 @@ def compare_disk(conn: Connection, reader: VaultReader) -> DiskState:
     )
     recorded = {row[0] for row in conn.execute("SELECT file_path FROM failures").fetchall()}
     on_disk = {file.path for file in reader.notes}
-    kinds: dict[str, list[str]] = {"missing": [], "changed": [], "renamed": []}
+    kinds: dict[str, list[str]] = {"missing": [], "changed": [], "reread": [], "renamed": []}
     for change in plan.changes:
         if change.file.path in recorded:
             continue
-        kind = {"new": "missing", "renamed": "renamed"}.get(change.kind, "changed")
+        kind = {"new": "missing", "renamed": "renamed", "reread": "reread"}.get(change.kind, "changed")
         kinds[kind].append(change.file.path)
     kinds["gone"] = list(plan.deleted)
     failures = [f.file_path for f in (*reader.failures, *plan.failures) if f.file_path not in recorded]
@@ -224,6 +226,7 @@ def compare_disk(conn: Connection, reader: VaultReader) -> DiskState:
         notes=len(reader.notes),
         missing=len(kinds["missing"]),
         changed=len(kinds["changed"]),
+        reread=len(kinds["reread"]),
         renamed=len(kinds["renamed"]),
         gone=len(kinds["gone"]),
         failed=len(recorded & on_disk),

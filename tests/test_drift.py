@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +58,24 @@ def test_the_status_of_an_index_in_order_says_so(indexed: Workbench) -> None:
     assert "Last good run: " in text
 
 
+def test_the_status_tells_times_by_the_clock_on_the_wall_and_in_json_exactly(
+    indexed: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        status, text = read_status(indexed)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    started = datetime.fromisoformat(status["last_run"]["started_at"])
+    assert started.tzinfo is not None
+    there = started.astimezone(timezone(timedelta(hours=5, minutes=30)))
+    assert re.search(rf"Last run: ok, started {there:%Y-%m-%d %H:%M}, \d+ (seconds|minutes) ago\n", text)
+    assert re.search(r"Last good run: \d{4}-\d\d-\d\d \d\d:\d\d, \d+ (seconds|minutes) ago\n", text)
+    assert "T" not in "".join(re.findall(r"\d\S+\d", text))
+
+
 def test_the_status_counts_and_names_notes_that_are_not_in_the_index(indexed: Workbench) -> None:
     for number in range(7):
         indexed.vault.write(f"New {number}.md", f"{number}\n")
@@ -66,11 +87,22 @@ def test_the_status_counts_and_names_notes_that_are_not_in_the_index(indexed: Wo
     assert disk["examples"]["missing"] == [f"New {n}.md" for n in range(5)]
     assert (
         "8 notes: 7 are not in the index (New 0.md, New 1.md, New 2.md, New 3.md, New 4.md, …);"
-        " 1 changed since (B.md); 1 of the index are no longer there (A.md)" in text
+        " 1 changed since (B.md); 1 of the index is no longer there (A.md)" in text
     )
     assert "Run: obsidian-rag index" in text
     indexed.index()
     assert read_status(indexed)[0]["disk"]["missing"] == 0
+
+
+def test_notes_that_an_update_reads_anew_are_not_called_changed(indexed: Workbench) -> None:
+    indexed.execute("UPDATE notes SET parser_version = parser_version - 1")
+    status, text = read_status(indexed)
+
+    assert (status["disk"]["reread"], status["disk"]["changed"]) == (2, 0)
+    assert "2 are to be read anew (A.md, B.md)" in text and "Run: obsidian-rag index" in text
+    report = indexed.index()
+    assert (report.notes_indexed, report.chunks_embedded) == (2, 0)
+    assert read_status(indexed)[0]["disk"]["reread"] == 0
 
 
 def test_notes_that_failed_are_not_counted_as_forgotten(indexed: Workbench) -> None:
@@ -87,7 +119,7 @@ def test_the_status_tells_drift_between_tables_with_its_mend(indexed: Workbench)
     assert {found["what"] for found in status["drift"]} == {
         "chunks that no word finds", "sums of words that are wrong",
     }  # fmt: skip
-    assert "DRIFT 1 chunks that no word finds. Run: obsidian-rag index --full" in text
+    assert "DRIFT chunks that no word finds: 1. Run: obsidian-rag index --full" in text
 
 
 def test_a_vault_that_cannot_be_looked_at_leaves_the_rest_of_the_status(

@@ -422,7 +422,7 @@ def test_chunks_deleted_by_hand_are_noticed_and_mended_by_a_plain_run(
     bench.execute(harm)
     lost += 1
     told = read_status(bench, full=True)
-    assert told["drift"] and told["disk"]["changed"]
+    assert told["drift"] and told["disk"]["reread"]
 
     bench.ollama.forget()
     report = bench.index()
