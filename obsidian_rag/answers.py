@@ -8,6 +8,7 @@ from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING
 
 from obsidian_rag.analysis import strip_extension
+from obsidian_rag.counts import count
 from obsidian_rag.models import Hit, LinkStep
 from obsidian_rag.passages import MOST_MARKS, Wanted, clip, mark, read_wanted
 from obsidian_rag.schemas import BUDGET, MOST_TOKENS
@@ -77,20 +78,20 @@ def fit_answer(answer: Answer, budget: int = BUDGET) -> Answer:
         elif hit.neighbor:
             neighbors += 1
     left_out = {
-        "the ends of {} passages": sum(
+        ("the ends of ", "passage"): sum(
             hit.content not in (LEFT_OUT, answer.results[place].content) for place, hit in kept.items()
         ),
-        "the text of {} results": sum(hit.content == LEFT_OUT for hit in shown),
-        "{} results": len(places) - len(shown),
-        "{} neighbors": neighbors,
+        ("the text of ", "result"): sum(hit.content == LEFT_OUT for hit in shown),
+        ("", "result"): len(places) - len(shown),
+        ("", "neighbor"): neighbors,
     }
-    notice = _explain({text: count for text, count in left_out.items() if count}, budget)
+    notice = _explain({what: number for what, number in left_out.items() if number}, budget)
     results = tuple(kept[place] for place in sorted(kept))
     return replace(answer, results=results, notices=(*answer.notices, notice))
 
 
-def _explain(left_out: dict[str, int], budget: int) -> str:
-    parts = [text.format(count) for text, count in left_out.items()]
+def _explain(left_out: dict[tuple[str, str], int], budget: int) -> str:
+    parts = [f"{of}{count(number, noun)}" for (of, noun), number in left_out.items()]
     more = f" ask with max_tokens={MOST_TOKENS}," if budget < MOST_TOKENS else ""
     return (
         f"Left out to keep this short: {', '.join(parts)}. Read a note with get_note,{more} or ask with a"
@@ -103,7 +104,7 @@ def _clip_notices(answer: Answer) -> Answer:
         text if len(text) <= LONGEST_NOTICE else f"{text[:LONGEST_NOTICE]}…" for text in answer.notices
     ]
     if len(notices) > MOST_NOTICES:
-        notices[MOST_NOTICES - 1 :] = [f"{len(notices) - MOST_NOTICES + 1} more notices."]
+        notices[MOST_NOTICES - 1 :] = [f"{count(len(notices) - MOST_NOTICES + 1, 'more notice')}."]
     return answer if notices == list(answer.notices) else replace(answer, notices=tuple(notices))
 
 

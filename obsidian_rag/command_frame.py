@@ -21,7 +21,7 @@ import click
 
 from obsidian_rag.config import DEFAULT_ARCHIVE, EMBEDDERS, FUSIONS, NAMES, Settings, load_settings
 from obsidian_rag.errors import ObsidianRagError
-from obsidian_rag.screen.safety import show_text
+from obsidian_rag.program import show_message
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,7 +76,7 @@ def with_settings(command: Command) -> Command:
             settings = load_settings(os.environ, flags, Path.cwd())
             if not arguments.get("quiet"):
                 for notice in settings.notices:
-                    click.echo(show_text(notice), err=True)
+                    click.echo(show_message(notice), err=True)
             return command(settings=settings, **arguments)
         except ObsidianRagError as exc:
             fail(as_json, exc.message, exc.mend)
@@ -124,7 +124,7 @@ def fail(as_json: bool, message: str, mend: str, code: int = COULD_NOT_RUN) -> N
     if as_json:
         shown = click.get_current_context().meta.get(FAILURE, {"status": "failed"})
         print_json(shown | {"error": message, "mend": mend})
-    click.echo(f"Error: {show_text(str(ObsidianRagError(message, mend)))}", err=True)
+    click.echo(f"Error: {show_message(str(ObsidianRagError(message, mend)))}", err=True)
     sys.exit(code)
 
 
@@ -161,7 +161,7 @@ def open_reader(settings: Settings) -> Iterator[IndexReader]:
     from obsidian_rag.index_reader import IndexReader
 
     forgive_encoding()
-    reader = IndexReader(settings, lambda text: click.echo(show_text(text), err=True))
+    reader = IndexReader(settings, lambda text: click.echo(show_message(text), err=True))
     try:
         yield reader
     finally:

@@ -13,11 +13,12 @@ from pathlib import Path
 from obsidian_rag.client_config import make_claude_line
 from obsidian_rag.config import DEFAULT_ARCHIVE, FUSIONS, Settings, Vault, join_list, mask_password
 from obsidian_rag.errors import SettingsError
-from obsidian_rag.graph import walk_graph
+from obsidian_rag.graph import Graph, walk_graph
 from obsidian_rag.index_reader import IndexReader
 from obsidian_rag.indexing import Options, run_indexer
 from obsidian_rag.migrate import sql_folder
 from obsidian_rag.postgres import Connection
+from obsidian_rag.program import find_program, name_program, show_message, spell_commands
 from obsidian_rag.progress import open_progress
 from obsidian_rag.render import fit_graph, render_graph, render_report
 from obsidian_rag.screen.safety import show_text
@@ -63,7 +64,7 @@ def run_demo(settings: Settings) -> int:
     with open_progress(quiet=False) as progress:
         report = run_indexer(settings, Options(), progress)
     _show(render_report(report))
-    reader = IndexReader(settings, lambda text: print(text, file=sys.stderr))
+    reader = IndexReader(settings, lambda text: print(show_message(text), file=sys.stderr))
     try:
         tour = reader.run(_make_tour) if own else EXAMPLE_TOUR
         for mode, question in tour.questions:
@@ -71,8 +72,7 @@ def run_demo(settings: Settings) -> int:
             _show(_summarize(search(reader, make_request(question, mode))))
         if tour.entrance is not None:
             _title("The link graph")
-            graph = reader.run(partial(walk_graph, file_path=tour.entrance, depth=2))
-            _show(render_graph(fit_graph(graph, GRAPH_BUDGET)))
+            _show(_draw(reader.run(partial(walk_graph, file_path=tour.entrance, depth=2))))
     finally:
         reader.close()
     _title("Next")
@@ -105,7 +105,7 @@ def _show(text: str) -> None:
 
 
 def _summarize(answer: Answer) -> str:
-    lines = [f"({notice})" for notice in answer.notices]
+    lines = [f"({spell_commands(notice)})" for notice in answer.notices]
     hits = [hit for hit in answer.results if hit.evidence not in BESIDE][:SHOWN]
     for number, hit in enumerate(hits, 1):
         where = f" > {hit.heading_path}" if hit.heading_path else ""
@@ -115,10 +115,24 @@ def _summarize(answer: Answer) -> str:
     return "\n".join(lines or ["nothing found"])
 
 
+def _draw(graph: Graph) -> str:
+    """A neighbourhood in brief; where that leaves out much, with the command that shows all."""
+    brief = fit_graph(graph, GRAPH_BUDGET)
+    if brief.notices != graph.notices:
+        whole = f"{name_program()} graph --depth {graph.depth} {shlex.quote(graph.file_path)}"
+        brief = replace(brief, notices=(*graph.notices, f"In brief. All of it: {whole}"))
+    return render_graph(brief)
+
+
 def describe_next_steps(settings: Settings, own: bool) -> str:
-    """The line that connects Claude Code to this index, and the one that indexes the reader's own vault."""
+    """How the reader goes on with a vault of their own, or with this one, and connects Claude Code to it."""
     program = find_program()
-    lines = ["Connect Claude Code to this index:", f"  {connect_line(settings, program)}"]
+    lines = [
+        f"Set it up with {'this' if own else 'your own'} vault: settings, index, client, the line for cron:",
+        f"  {name_program()} init{f' --vault {_vault_path(settings)}' if own else ''}",
+        "Or by hand. Connect Claude Code to this index:",
+        f"  {connect_line(settings, program)}",
+    ]
     lines += [
         f"  ({name} is taken from your shell, its password is not shown here.)" for name in _hidden(settings)
     ]
@@ -180,11 +194,3 @@ def _hidden(settings: Settings) -> list[str]:
 
 def _vault_path(settings: Settings) -> str:
     return shlex.quote(os.pathsep.join(str(vault.root) for vault in settings.vaults))
-
-
-def find_program() -> str:
-    """How this program is called from any folder, for a shell."""
-    beside = Path(sys.executable).with_name("obsidian-rag")
-    if beside.exists():
-        return shlex.quote(str(beside))
-    return f"{shlex.quote(sys.executable)} -m obsidian_rag"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from obsidian_rag.catalog import find_note
 from obsidian_rag.config import Vault
+from obsidian_rag.counts import count
 from obsidian_rag.diagnosis import Diagnosis, Place, Rival, WordUse
 from obsidian_rag.errors import NoteNotFound, VaultError
 from obsidian_rag.index_reader import IndexReader
@@ -299,7 +300,7 @@ def _explain_words(found: Diagnosis, retrieved: Retrieved) -> list[str]:
         reasons.append("It holds words of the query, but the quotes, OR or -words of the query leave it out.")
     if lacking:
         told = ", ".join(
-            f"{use.word} (in {use.notes} other notes)" if use.notes else f"{use.word} (in no note)"
+            f"{use.word} (in {count(use.notes, 'other note')})" if use.notes else f"{use.word} (in no note)"
             for use in lacking
         )
         reasons.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from obsidian_rag.counts import count
 from obsidian_rag.models import LinkStep
 from obsidian_rag.render import render_step
 
@@ -136,7 +137,7 @@ def render_diagnosis(found: Diagnosis) -> str:
         )
     for use in found.words:
         held = "in the passage" if use.in_chunk else "in the note" if use.in_note else "MISSING"
-        lines.append(f"  {use.word:<16} {held}, in {use.notes} notes")
+        lines.append(f"  {use.word:<16} {held}, in {count(use.notes, 'note')}")
     if found.above:
         lines.append("Above it:")
         for rival in found.above:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from obsidian_rag.config import Settings, Vault, is_folder
-from obsidian_rag.errors import SettingsError
+from obsidian_rag.errors import FIRST_RUN, SettingsError
 from obsidian_rag.postgres import Connection, mapped_errors, open_connection
 from obsidian_rag.roles import admit_reader
 
@@ -66,11 +67,16 @@ def locate(settings: Settings, create: bool, *, read_only: bool = False) -> str:
     if database is not None:
         return make_conninfo(server, dbname=database)
     if not settings.vaults:
-        raise SettingsError("No vault has been indexed yet", "Index yours: obsidian-rag index /path/to/vault")
-    roots = [vault.place for vault in settings.vaults]
-    raise SettingsError(
-        f"The vault {', '.join(roots)} has not been indexed yet", f"Run: obsidian-rag index {roots[0]!r}"
-    )
+        raise SettingsError("No vault has been indexed yet", tell_first_run(()))
+    named = ", ".join(vault.place for vault in settings.vaults)
+    raise SettingsError(f"The vault {named} has not been indexed yet", tell_first_run(settings.vaults))
+
+
+def tell_first_run(vaults: Sequence[Vault]) -> str:
+    """The mend where these vaults have no index. It names them: a flag may have given them, for this once."""
+    if not vaults:
+        return FIRST_RUN
+    return f"Run: obsidian-rag index {shlex.quote(os.pathsep.join(vault.place for vault in vaults))}"
 
 
 def is_there(settings: Settings) -> bool:

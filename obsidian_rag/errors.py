@@ -22,6 +22,9 @@
 A message says what failed, the value, and ends with the mend. Passwords never appear in one.
 """
 
+FIRST_RUN = "Run: obsidian-rag init, or: obsidian-rag index /path/to/vault"
+"""The mend where nothing is indexed."""
+
 
 class ObsidianRagError(Exception):
     """Something obsidian-rag can explain. `str()` is the sentence for the person, `mend` the way out."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from obsidian_rag.counts import choose, count
 from obsidian_rag.errors import EmbedderUnavailable, QueryError
 from obsidian_rag.index_reader import IndexReader
 from obsidian_rag.postgres import Connection
@@ -244,7 +245,9 @@ def measure_latency(seconds: Sequence[float]) -> dict[str, float]:
 def render_evaluation(evaluation: Evaluation) -> str:
     """The figures as a table for a terminal."""
     left_out = f", without {', '.join(evaluation.without)}" if evaluation.without else ""
-    lines = [f"mode {evaluation.mode}{left_out}, {evaluation.limit} notes an answer; 95 % intervals below"]
+    lines = [
+        f"mode {evaluation.mode}{left_out}, {count(evaluation.limit, 'note')} an answer; 95 % intervals below"
+    ]
     lines += _render_groups(evaluation.groups, "")
     if evaluation.latency_ms:
         lines.append(
@@ -331,8 +334,9 @@ def _check_paths(conn: Connection, questions: Sequence[Question]) -> None:
         ).fetchall()
     ]
     if missing:
+        are = choose(len(missing), "is", "are")
         raise QueryError(
-            f"{len(missing)} of the {len(wanted)} right notes are not in the index: {', '.join(missing[:3])}"
-            + (", …" if len(missing) > 3 else ""),
+            f"{len(missing)} of the {count(len(wanted), 'right note')} {are} not in the index:"
+            f" {', '.join(missing[:3])}" + (", …" if len(missing) > 3 else ""),
             "Index the vault that the questions are about, or mend the paths in the file.",
         )

@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from obsidian_rag.counts import choose
+
 _BLOCK = re.compile(r"---[ \t]*\n(?:(.*?)\n)??---[ \t]*(?:\n|\Z)", re.DOTALL)
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -31,6 +33,20 @@ _UNREADABLE = re.compile("[^\t\n -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010
 # A character written as `json.dumps` writes it.
 _SURROGATE_PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+# What the parser was at when something is not closed or not followed by its colon.
+_LEFT_OPEN = {
+    "while scanning a quoted scalar": "a quote is not closed",
+    "while scanning a simple key": "a line has no colon after its name",
+    "while parsing a flow sequence": "a list is not closed, or lacks a comma",
+    "while parsing a flow mapping": "a { is not closed, or lacks a comma",
+}
+# Words of the parser that say little to who writes notes.
+_PLAIN_WORDS = {
+    "mapping values are not allowed in this context": "a colon too many, or a wrong indentation",
+    "found character that cannot start any token": "a tab, or a value whose first sign needs quotes",
+    "did not find expected key": "a wrong indentation, or text after closing quotes or brackets",
+}
 
 MAX_CHARACTERS = 1_000_000
 MAX_DEPTH = 50
@@ -96,8 +112,9 @@ def read_front_matter(text: str) -> FrontMatter:
 def _describe_duplicates(duplicates: list[tuple[str, int]]) -> str:
     named = ", ".join(f'"{key}" (line {line})' for key, line in duplicates[:5])
     more = f" and {len(duplicates) - 5} more" if len(duplicates) > 5 else ""
+    given = choose(len(duplicates), "A property is", "Properties are")
     return (
-        f"Properties are given twice: {named}{more}. The last one counts here; "
+        f"{given} given twice: {named}{more}. The last one counts here; "
         "Obsidian takes none of this note's properties."
     )
 
@@ -169,12 +186,22 @@ def _read_yaml(source: str) -> _Reader | None:
         reader = _Reader(_SHOW_LINE_ENDS if has_line_ends else {})
         reader.read(node)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f" (line {mark.line + 2})" if mark else ""
-        raise _Refused(f"{error.problem or error.context}{where}") from error
+        raise _Refused(_describe_fault(error)) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _Refused(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
     return reader
+
+
+def _describe_fault(error: yaml.MarkedYAMLError) -> str:
+    """What is wrong, and in which line of the file. What is left open is noticed further down than it begins;
+    both are told.
+    """
+    noticed, begun, context = error.problem_mark, error.context_mark, error.context or ""
+    if noticed is None or begun is None or context not in _LEFT_OPEN:
+        problem, mark = error.problem or context, noticed or begun
+        return f"{_PLAIN_WORDS.get(problem, problem)}{f' (line {mark.line + 2})' if mark else ''}"
+    further = f", noticed in line {noticed.line + 2}" if noticed.line != begun.line else ""
+    return f"{_LEFT_OPEN[context]} (line {begun.line + 2}{further})"
 
 
 def _count_values(node: yaml.Node, known: dict[int, int]) -> int:

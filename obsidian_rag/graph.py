@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from obsidian_rag.catalog import find_note
+from obsidian_rag.counts import choose
 from obsidian_rag.errors import QueryError
 from obsidian_rag.front_matter import find_body
 from obsidian_rag.postgres import Connection
@@ -266,7 +267,8 @@ def _check_direction(direction: str) -> Directions:
 def _explain(conn: Connection, graph: Graph) -> tuple[str, ...]:
     """Why there is nothing, or not everything."""
     if graph.total > len(graph.edges):
-        told = f"Only the nearest {len(graph.edges)} of {graph.total} notes are named"
+        are = choose(len(graph.edges), "is", "are")
+        told = f"Only the nearest {len(graph.edges)} of {graph.total} notes {are} named"
         if len(graph.hops) < graph.depth:
             return (f"{told}, and hop {len(graph.hops) + 1} was not walked: {NARROW}",)
         return (f"{told}: {NARROW}",)

@@ -16,7 +16,7 @@ from psycopg.pq import TransactionStatus
 from obsidian_rag import calls, ledger, vector_column
 from obsidian_rag.config import Settings
 from obsidian_rag.embedding import Embedder, Vector, only, open_embedder
-from obsidian_rag.errors import DatabaseUnavailable, EmbeddingRejected, IndexMismatch
+from obsidian_rag.errors import FIRST_RUN, DatabaseUnavailable, EmbeddingRejected, IndexMismatch
 from obsidian_rag.freshness import EditWatch
 from obsidian_rag.ledger import Edition
 from obsidian_rag.migrate import check_schema
@@ -233,7 +233,7 @@ class IndexReader:
 
     def _open_embedder(self, edition: Edition) -> Embedder:
         if edition.model is None:
-            raise IndexMismatch("The index holds no vectors yet", "Run: obsidian-rag index /path/to/vault")
+            raise IndexMismatch("The index holds no vectors yet", FIRST_RUN)
         begun = self.run(ledger.load_reembedding)
         calls.tell_stage("loading the embedding model")
         embedder = open_embedder(

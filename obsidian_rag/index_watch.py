@@ -9,12 +9,13 @@ import click
 
 from obsidian_rag.command_frame import FAILURE, JSON_LINES, print_json
 from obsidian_rag.config import Settings
+from obsidian_rag.counts import count
 from obsidian_rag.errors import ObsidianRagError, SettingsError
 from obsidian_rag.indexing import Options, run_indexer
 from obsidian_rag.models import RunReport
+from obsidian_rag.program import show_message
 from obsidian_rag.progress import SilentProgress, open_progress
 from obsidian_rag.render import render_report
-from obsidian_rag.screen.safety import show_text
 from obsidian_rag.watching import may_pass, watch_vaults
 
 
@@ -58,7 +59,7 @@ class _Runs:
         self.last = report
 
     def say(self, text: str) -> None:
-        click.echo(show_text(text), err=True)
+        click.echo(show_message(text), err=True)
 
     def _tell(self, report: RunReport) -> None:
         if self.as_json:
@@ -87,7 +88,9 @@ def summarize(report: RunReport) -> str:
         "renamed": report.notes_renamed,
         "deleted": report.notes_deleted,
     }
-    done = [f"{count} {what}" for what, count in counts.items() if count]
+    done = [f"{notes} {what}" for what, notes in counts.items() if notes]
     if not done:
         return ""
-    return f"Notes: {', '.join(done)}; {report.chunks_embedded} texts embedded, {report.seconds:.1f} s."
+    return (
+        f"Notes: {', '.join(done)}; {count(report.chunks_embedded, 'text')} embedded, {report.seconds:.1f} s."
+    )

@@ -25,8 +25,16 @@ from obsidian_rag import (
     store,
 )
 from obsidian_rag.config import Settings
+from obsidian_rag.counts import count
 from obsidian_rag.diff import IndexState, Plan, compare_vault
-from obsidian_rag.errors import EmbedderError, IndexerBusy, ObsidianRagError, SettingsError, VaultError
+from obsidian_rag.errors import (
+    FIRST_RUN,
+    EmbedderError,
+    IndexerBusy,
+    ObsidianRagError,
+    SettingsError,
+    VaultError,
+)
 from obsidian_rag.intake import PARSER_VERSION, write_notes
 from obsidian_rag.keywords import list_configs
 from obsidian_rag.linking import begin_links, finish_links, take_relation_rules
@@ -61,7 +69,7 @@ def run_indexer(
     """
     started = time.monotonic()
     if not settings.vaults:
-        raise SettingsError("No vault is named", "Run: obsidian-rag index /path/to/vault, or set VAULT_PATH.")
+        raise SettingsError("No vault is named", FIRST_RUN)
     if options.reembed and options.drop_reembedding:
         raise SettingsError("--reembed goes on with what --drop-reembedding gives up", "Choose one of them.")
     try:
@@ -199,7 +207,7 @@ def _work(run: Run) -> None:
     provenance.record_vaults(run)
     typed = take_relation_rules(run.conn, run.table)
     if typed:
-        run.progress.say(f"{typed} links typed anew by the relations as they are now.")
+        run.progress.say(f"{count(typed, 'link')} typed anew by the relations as they are now.")
     kept = "notes_indexed" if run.options.reembed else "notes_unchanged"
     run.count(notes_seen=_count_notes(run.reader), **{kept: plan.unchanged})
     run.fail(*run.reader.failures, *plan.failures)
@@ -266,12 +274,13 @@ def _calibrate(run: Run) -> None:
         ledger.save_calibration(run.conn, measured, chunks)
         run.count(chunks_embedded=measured.questions)
         run.progress.say(
-            f"Weighed words and vectors with {measured.questions} sentences of the notes: g = {measured.g}."
+            f"Weighed words and vectors with {count(measured.questions, 'sentence')} of the notes:"
+            f" g = {measured.g}."
         )
 
 
 def _make_plan(reader: VaultReader, progress: Progress, state: IndexState, options: Options) -> Plan:
-    progress.say(f"{len(reader.notes)} notes in the vault, {len(state.notes)} in the index.")
+    progress.say(f"{count(len(reader.notes), 'note')} in the vault, {len(state.notes)} in the index.")
     plan = compare_vault(reader.notes, reader.is_kept, state, reader.read, PARSER_VERSION, options.full)
     if not options.allow_mass_delete:
         plan = spare_empty_folders(plan, reader)
@@ -302,7 +311,7 @@ def _dry_run(settings: Settings, options: Options, progress: Progress, reader: V
         None,
         "ok",
         notes_seen=_count_notes(reader),
-        notes_indexed=kinds["new"] + kinds["changed"] + kinds["adopted"],
+        notes_indexed=kinds["new"] + kinds["changed"] + kinds["reread"] + kinds["adopted"],
         notes_unchanged=plan.unchanged,
         notes_renamed=kinds["renamed"],
         notes_deleted=len(plan.deleted),

@@ -8,6 +8,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from obsidian_rag.counts import count
 from obsidian_rag.embedding import EmbeddingModel
 from obsidian_rag.models import Calibration, RunReport, make_storable
 from obsidian_rag.postgres import Connection
@@ -48,7 +49,7 @@ class Reembedding:
     done: int
 
     def __str__(self) -> str:
-        return f"A re-embedding with {self.model} stands at {self.done} of {self.texts} texts"
+        return f"A re-embedding with {self.model} stands at {self.done} of {count(self.texts, 'text')}"
 
     def to_json(self) -> dict[str, Any]:
         """The object that `status --json` prints under `reembedding`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from psycopg.errors import UndefinedTable
 
 from obsidian_rag.adoption import check_tables
-from obsidian_rag.errors import SchemaError
+from obsidian_rag.errors import FIRST_RUN, SchemaError
 from obsidian_rag.postgres import Connection
 from obsidian_rag.roles import settle_roles
 
@@ -112,4 +112,4 @@ def check_schema(conn: Connection) -> None:
     present, wanted = check_not_newer(conn), load_migrations()[-1].version
     if present < wanted:
         what = "holds no index yet" if present == 0 else f"has schema {present}, this program needs {wanted}"
-        raise SchemaError(f"The database {what}", "Run: obsidian-rag index /path/to/vault")
+        raise SchemaError(f"The database {what}", FIRST_RUN if present == 0 else "Run: obsidian-rag index")

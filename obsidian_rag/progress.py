@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from obsidian_rag.screen.safety import show_text
+from obsidian_rag.program import show_message
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,7 +95,7 @@ class LogProgress(SilentProgress):
             self.say(self._describe(self._done / (now - self._start)))
 
     def say(self, text: str) -> None:
-        print(show_text(text), file=sys.stderr, flush=True)
+        print(show_message(text), file=sys.stderr, flush=True)
 
     def _describe(self, rate: float) -> str:
         left = show_length((self._total - self._done) / rate)
@@ -158,4 +158,6 @@ class BarProgress:
             self._bar.update(task.id, rate=show_rate(speed) if speed else "")
 
     def say(self, text: str) -> None:
-        self._bar.console.print(show_text(text), highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._bar.console.print(
+            show_message(text), highlight=False, markup=False, emoji=False, soft_wrap=True
+        )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from obsidian_rag import keywords, ledger, store, vector_column
 from obsidian_rag.config import Settings, is_folder
+from obsidian_rag.counts import count
 from obsidian_rag.embedding import Embedder, EmbeddingModel, check_recorded, open_embedder
 from obsidian_rag.errors import IndexMismatch, SettingsError
 from obsidian_rag.languages import AUTO
@@ -90,12 +91,12 @@ def take_fts_config(run: Run, row: ledger.IndexSettings | None) -> None:
     if row is None or row.fts_config == run.fts_config:
         filled = keywords.refresh_keywords(run.conn, run.fts_config, everything=False)
         if filled:
-            run.progress.say(f"Keyword data of {filled} notes made anew for this version.")
+            run.progress.say(f"Keyword data of {count(filled, 'note')} made anew for this version.")
         return
     with run.conn.transaction():
         rebuilt = keywords.refresh_keywords(run.conn, run.fts_config, everything=True)
         ledger.save_settings_row(run.conn, replace(row, fts_config=run.fts_config))
-    run.progress.say(f"Keyword data of {rebuilt} notes made anew with FTS_CONFIG={run.fts_config}.")
+    run.progress.say(f"Keyword data of {count(rebuilt, 'note')} made anew with FTS_CONFIG={run.fts_config}.")
 
 
 def use_embedder(run: Run) -> Embedder:

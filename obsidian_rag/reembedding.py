@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from obsidian_rag import ledger, provenance, store, vector_column, vector_swap
+from obsidian_rag.counts import choose, count
 from obsidian_rag.embedding import Embedder, EmbeddingModel, check_recorded
 from obsidian_rag.errors import EmbedderError, EmbeddingRejected, IndexMismatch, ModelUnsuitable
 from obsidian_rag.models import Calibration
@@ -140,7 +141,8 @@ def _begin(run: Run, model: EmbeddingModel) -> int:
     assert now is not None
     if now.texts:
         old = f"Until all are done, search goes on with {run.recorded}." if run.recorded else ""
-        run.progress.say(f"Embedding with {model}: {now.done} of {now.texts} texts are done. {old}".strip())
+        done = f"{now.done} of {count(now.texts, 'text')} {choose(now.done, 'is', 'are')} done."
+        run.progress.say(f"Embedding with {model}: {done} {old}".strip())
         run.progress.begin("Embedding texts", now.texts - now.done)
     row = conn.execute(COUNT_MADE).fetchone()
     return int(row[0]) if row else 0

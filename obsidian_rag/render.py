@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from itertools import accumulate, takewhile
 from typing import Any
 
 from obsidian_rag.answers import fit_answer, render_answer, render_step, show_line
 from obsidian_rag.catalog import StoredText, Topic, Topics
+from obsidian_rag.counts import choose, count
+from obsidian_rag.errors import FIRST_RUN
 from obsidian_rag.graph import Graph, GraphEdge
 from obsidian_rag.ledger import GO_ON
 from obsidian_rag.models import RunReport
@@ -33,6 +36,7 @@ __all__ = [
     "render_topics",
     "show_age",
     "show_line",
+    "show_time",
     "show_when",
 ]
 
@@ -61,7 +65,8 @@ def fit_graph(graph: Graph, budget: int = BUDGET) -> Graph:
         *([f"max_tokens={MOST_TOKENS}"] if budget < MOST_TOKENS - 2 * GRAPH_FRAME else []),
     ]
     advice = f"Ask with {' or '.join(shorter)}" if shorter else "Ask from one of the notes shown"
-    notice = f"Left out to keep this short: {len(graph.edges) - kept} of {graph.total} links. {advice}."
+    left_out = f"{len(graph.edges) - kept} of {count(graph.total, 'link')}"
+    notice = f"Left out to keep this short: {left_out}. {advice}."
     return replace(graph, edges=graph.edges[:kept], notices=(*graph.notices, notice))
 
 
@@ -77,8 +82,8 @@ def _measure_edge(edge: GraphEdge) -> int:
 def render_graph(graph: Graph) -> str:
     """The neighbourhood of a note, hop by hop."""
     lines = [f"# Wikilink Graph: {show_line(graph.file_path)}"]
-    for hop, count in enumerate(graph.hops, 1):
-        lines.append(f"## Hop {hop} ({count} links)")
+    for hop, links in enumerate(graph.hops, 1):
+        lines.append(f"## Hop {hop} ({links} links)")
         lines += [_render_edge(edge) for edge in graph.edges if edge.hop == hop]
     lines += [f"> {notice}" for notice in graph.notices]
     lines.append(f"Total: {graph.total} links across {len(graph.hops)} hops")
@@ -114,7 +119,8 @@ def fit_topics(topics: Topics, budget: int = BUDGET) -> Topics:
     kept = {topic for topic, end in zip(largest, ends, strict=True) if end <= budget - TOPICS_FRAME}
     rest = [topic for topic in topics.topics if topic not in kept]
     notice = (
-        f"Left out to keep this short: {len(rest)} smaller folders with {sum(t.notes for t in rest)} notes."
+        f"Left out to keep this short: {count(len(rest), 'smaller folder')} with"
+        f" {count(sum(t.notes for t in rest), 'note')}."
         " Look into one with search_notes(query, folder=…)."
     )
     shown = tuple(topic for topic in topics.topics if topic in kept)
@@ -124,14 +130,15 @@ def fit_topics(topics: Topics, budget: int = BUDGET) -> Topics:
 def render_topics(topics: Topics) -> str:
     """The top-level folders."""
     notes, chunks = sum(t.notes for t in topics.topics), sum(t.chunks for t in topics.topics)
-    lines = [f"# Topics: {len(topics.topics)} folders, {notes} notes, {chunks} chunks"]
+    held = f"{count(notes, 'note')}, {count(chunks, 'chunk')}"
+    lines = [f"# Topics: {count(len(topics.topics), 'folder')}, {held}"]
     lines += [f"> {notice}" for notice in topics.notices]
     return "\n".join([*lines, *map(_render_topic, topics.topics)])
 
 
 def _render_topic(topic: Topic) -> str:
     name = f"{show_line(topic.name)}/" if topic.name else "(root)"
-    return f"- {name}: {topic.notes} notes, {topic.chunks} chunks"
+    return f"- {name}: {count(topic.notes, 'note')}, {count(topic.chunks, 'chunk')}"
 
 
 def render_note(note: StoredText) -> str:
@@ -149,23 +156,22 @@ MOST_WARNINGS = 20  # lines of a report; all of them are in --json
 
 def render_report(report: RunReport, dry_run: bool = False) -> str:
     """What a run did, for a terminal or a log."""
-    verb = "would be" if dry_run else "were"
+    verb = "would be" if dry_run else choose(report.notes_indexed, "was", "were")
     lines = [
-        f"{report.notes_seen} notes seen in {report.seconds:.1f} s: {report.notes_indexed} {verb} indexed,"
-        f" {report.notes_unchanged} unchanged, {report.notes_renamed} renamed,"
-        f" {report.notes_deleted} deleted, {report.notes_failed} failed."
+        f"{count(report.notes_seen, 'note')} seen in {report.seconds:.1f} s:"
+        f" {report.notes_indexed} {verb} indexed, {report.notes_unchanged} unchanged,"
+        f" {report.notes_renamed} renamed, {report.notes_deleted} deleted, {report.notes_failed} failed."
     ]
     if not dry_run:
-        embedded = (
-            f"{report.chunks_embedded} texts embedded" if report.chunks_embedded else "nothing embedded"
-        )
+        texts = count(report.chunks_embedded, "text") if report.chunks_embedded else "nothing"
         lines.append(
-            f"{report.chunks_written} chunks written ({embedded}, {report.chunks_reused} vectors reused);"
-            f" {report.links_resolved} of {report.links} links resolved."
+            f"{count(report.chunks_written, 'chunk')} written"
+            f" ({texts} embedded, {count(report.chunks_reused, 'vector')} reused);"
+            f" {report.links_resolved} of {count(report.links, 'link')} resolved."
         )
     lines += [f"warning: {warning}" for warning in report.warnings[:MOST_WARNINGS]]
     if len(report.warnings) > MOST_WARNINGS:
-        lines.append(f"… {len(report.warnings) - MOST_WARNINGS} more warnings, all in --json.")
+        lines.append(f"… {count(len(report.warnings) - MOST_WARNINGS, 'more warning')}, all in --json.")
     lines += [f"FAILED {f.file_path} ({f.stage}): {f.error}" for f in report.failures]
     return "\n".join(lines)
 
@@ -177,11 +183,13 @@ def _render_weights(status: Mapping[str, Any]) -> list[str]:
     if words.get("chunks"):
         languages = ", ".join(f"{name} {n}" for name, n in sorted(status["languages"].items()))
         lines.append(
-            f"Words:    {words['notes']} notes of {words['note_length'] / words['notes']:.0f} words,"
-            f" {words['chunks']} chunks of {words['chunk_length'] / words['chunks']:.0f} ({languages})"
+            f"Words:    {count(words['notes'], 'note')} of {words['note_length'] / words['notes']:.0f} words,"
+            f" {count(words['chunks'], 'chunk')} of {words['chunk_length'] / words['chunks']:.0f}"
+            f" ({languages})"
         )
     g = settings.get("fusion_g")
-    trust = "not measured" if g is None else f"g = {g:g}, measured at {settings['fusion_chunks']} chunks"
+    measured_at = count(settings.get("fusion_chunks") or 0, "chunk")
+    trust = "not measured" if g is None else f"g = {g:g}, measured at {measured_at}"
     return [*lines, f"Vectors:  trust beside words {trust}"]
 
 
@@ -200,6 +208,12 @@ def _render_embedder(settings: Mapping[str, Any]) -> str:
         f"{settings['embedder']}: {settings['embed_model']}, {settings['dimensions']} dimensions;"
         f" words: {settings['fts_config']}"
     )
+
+
+def show_time(moment: str) -> str:
+    """A moment in ISO format as a person reads it: by the clock of this machine, and how long ago."""
+    at = datetime.fromisoformat(moment).astimezone()
+    return f"{at:%Y-%m-%d %H:%M}, {show_when((datetime.now(UTC) - at).total_seconds())}"
 
 
 def show_age(seconds: float) -> str:
@@ -222,13 +236,13 @@ def _render_drift(status: Mapping[str, Any]) -> list[str]:
     if disk is not None:
         text = f"cannot be compared: {disk['error']}" if "error" in disk else describe_disk(disk)
         lines.append(f"On disk:  {show_line(text)}")
-        if "error" not in disk and (disk["missing"] or disk["changed"] or disk["renamed"] or disk["gone"]):
+        if any(disk.get(kind) for kind in ("missing", "changed", "reread", "renamed", "gone")):
             lines.append("          Run: obsidian-rag index")
     drift = status.get("drift", [])
     if drift is None:
         lines.append(f"Tables:   could not be compared: {status['drift_error']}")
     elif drift:
-        lines += [f"DRIFT {found['rows']} {found['what']}. {found['mend']}" for found in drift]
+        lines += [f"DRIFT {found['what']}: {found['rows']}. {found['mend']}" for found in drift]
     elif "drift" in status:
         lines.append("Tables:   agree with one another")
     return lines
@@ -237,21 +251,23 @@ def _render_drift(status: Mapping[str, Any]) -> list[str]:
 def describe_disk(disk: Mapping[str, Any]) -> str:
     """How the notes on disk differ from the index (a DiskState as JSON), in a line."""
     told = (
-        ("missing", "are not in the index"),
-        ("changed", "changed since"),
-        ("renamed", "were renamed"),
-        ("gone", "of the index are no longer there"),
-        ("unreadable", "cannot be read now"),
+        ("missing", "is not in the index", "are not in the index"),
+        ("changed", "changed since", "changed since"),
+        ("reread", "is to be read anew", "are to be read anew"),
+        ("renamed", "was renamed", "were renamed"),
+        ("gone", "of the index is no longer there", "of the index are no longer there"),
+        ("unreadable", "cannot be read now", "cannot be read now"),
     )
     parts = [
-        f"{disk[kind]} {text} ({', '.join(disk['examples'][kind])}"
+        f"{count(disk[kind], one, several)} ({', '.join(disk['examples'][kind])}"
         f"{', …' if disk[kind] > len(disk['examples'][kind]) else ''})"
-        for kind, text in told
+        for kind, one, several in told
         if disk[kind]
     ]
     if disk["failed"]:
         parts.append(f"{disk['failed']} failed in the last run")
-    return f"{disk['notes']} notes: {'; '.join(parts) if parts else 'all are in the index as they are'}"
+    rest = choose(disk["notes"], "it is in the index as it is", "all are in the index as they are")
+    return f"{count(disk['notes'], 'note')}: {'; '.join(parts) or rest}"
 
 
 def _render_reembedding(status: Mapping[str, Any]) -> list[str]:
@@ -263,7 +279,8 @@ def _render_reembedding(status: Mapping[str, Any]) -> list[str]:
     running = last is not None and last["status"] == "running" and not status["cut_short"]
     return [
         f"Next:     {begun['embedder']}: {begun['embed_model']}, {begun['dimensions']} dimensions;"
-        f" {begun['done']} of {begun['texts']} texts are embedded.{'' if running else f' {GO_ON}'}"
+        f" {begun['done']} of {count(begun['texts'], 'text')} {choose(begun['done'], 'is', 'are')} embedded."
+        f"{'' if running else f' {GO_ON}'}"
     ]
 
 
@@ -275,7 +292,8 @@ def render_status(status: Mapping[str, Any]) -> str:
     if status["notes"] or status["chunks"] or good:
         lines = [
             f"Vault:    {', '.join(settings.get('vaults', [])) or 'not recorded yet'}",
-            f"Index:    {status['notes']} notes, {status['chunks']} chunks, {status['links']} links"
+            f"Index:    {count(status['notes'], 'note')}, {count(status['chunks'], 'chunk')},"
+            f" {count(status['links'], 'link')}"
             f" ({status['broken_links']} unresolved), {status['database_bytes'] / 1e6:.0f} MB",
             f"Embedder: {_render_embedder(settings)}",
             *_render_reembedding(status),
@@ -283,23 +301,23 @@ def render_status(status: Mapping[str, Any]) -> str:
             *_render_reader(status),
         ]
     else:
-        lines = ["Nothing is indexed yet. Run: obsidian-rag index /path/to/vault"]
+        lines = [f"Nothing is indexed yet. {FIRST_RUN}"]
     if last:
         how = "cut short" if status["cut_short"] else last["status"]
-        lines.append(f"Last run: {how}, started {last['started_at']}")
+        lines.append(f"Last run: {how}, started {show_time(last['started_at'])}")
         if status["cut_short"]:
             lines.append("          Some notes may be missing. Run: obsidian-rag index")
         if last["error"]:
             lines.append(f"          {last['error']}")
     if good:
-        lines.append(f"Last good run: {good['finished_at']}, {show_when(good['age_seconds'])}")
+        lines.append(f"Last good run: {show_time(good['finished_at'])}")
     elif last:
         lines.append("Last good run: none yet")
     lines += _render_drift(status)
-    if status["notes_with_warnings"]:
+    if marked := status["notes_with_warnings"]:
         shown = status["warnings"]
-        first = f"; the first {len(shown)}:" if len(shown) < status["notes_with_warnings"] else ":"
-        lines.append(f"{status['notes_with_warnings']} notes have warnings{first}")
+        first = f"; the first {len(shown)}:" if len(shown) < marked else ":"
+        lines.append(f"{count(marked, 'note')} {choose(marked, 'has', 'have')} warnings{first}")
         lines += [f"warning: {note['file_path']}: {text}" for note in shown for text in note["warnings"]]
     lines += [f"FAILED {f['file_path']} ({f['stage']}): {f['error']}" for f in status["failures"]]
     return "\n".join(lines)

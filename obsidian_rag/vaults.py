@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from obsidian_rag.config import Vault
+from obsidian_rag.counts import choose, count
 from obsidian_rag.errors import VaultError
 from obsidian_rag.links import LinkResolver
 from obsidian_rag.models import Failure, LinkKind, Resolution, VaultFile
@@ -59,12 +60,12 @@ class VaultReader:
         withheld: dict[str, int] = {}
         warnings = []
         for vault, listing in self.listings:
-            count = sum(1 for f in listing.notes if vault.prefix + f.path not in known)
-            if count and not listing.excludes_known:
-                withheld[vault.prefix] = count
+            new = sum(1 for f in listing.notes if vault.prefix + f.path not in known)
+            if new and not listing.excludes_known:
+                withheld[vault.prefix] = new
                 warnings.append(
-                    f"{count} notes of {vault.place} that are not in the index yet are left out until it can"
-                    " be told which files the vault excludes."
+                    f"{count(new, 'note')} of {vault.place} {choose(new, 'is', 'are')} not in the index yet"
+                    " and left out until it can be told which files the vault excludes."
                 )
         kept = (f for f in self.notes if f.path in known or not f.path.startswith(tuple(withheld)))
         return replace(
@@ -118,12 +119,13 @@ def open_vaults(vaults: Sequence[Vault], allow_empty: bool = False) -> VaultRead
         excluded = sum(1 for f in listing.notes if f.excluded)
         if excluded:
             warnings.append(
-                f'{excluded} notes of {vault.place} are left out by its own setting "Excluded files".'
+                f"{count(excluded, 'note')} of {vault.place} {choose(excluded, 'is', 'are')} left out by its"
+                ' own setting "Excluded files".'
             )
         if listing.vanished:
             warnings.append(
-                f"{len(listing.vanished)} files or folders of {vault.place} vanished while it was read; what"
-                " the index holds of them stays until the next run."
+                f"{count(len(listing.vanished), 'file or folder', 'files or folders')} of {vault.place}"
+                " vanished while it was read; what the index holds of that stays until the next run."
             )
     if not notes and not failures and not allow_empty:
         roots = ", ".join(vault.place for vault in vaults)

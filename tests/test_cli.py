@@ -84,6 +84,30 @@ def test_every_command_that_reports_prints_one_json_document(bench: Workbench) -
         assert key is None or key in document
 
 
+def test_a_note_is_printed_from_a_heading_a_block_or_an_offset(bench: Workbench) -> None:
+    text = "# Pump\n\nIntro.\n\n## Noise\n\nAt night. ^hum\n\n## Oil\n\nYearly.\n"
+    bench.vault.write("Home/Pump.md", text)
+    run(bench, "index")
+    section = "## Noise\n\nAt night. ^hum\n\n\n"
+    for arguments in (
+        ["Pump#Noise"],
+        ["[[Pump#Noise|it]]"],
+        ["Home/Pump.md", "--heading", "noise"],
+        ["Pump#^hum"],
+        ["Pump", "--heading", "^hum"],
+    ):
+        assert (run(bench, "note", *arguments).stdout, arguments) == (section, arguments)
+    assert run(bench, "note", "Pump", "--offset", str(text.index("## Oil"))).stdout == "## Oil\n\nYearly.\n\n"
+    document = read_one_document(run(bench, "note", "Pump#Noise", "--json"))
+    assert (document["heading"], document["content"]) == ("Pump > Noise", section[:-1])
+    missing = run(bench, "note", "Pump#Fuel")
+    assert (missing.exit_code, missing.stdout) == (0, f"{text}\n")
+    assert "No heading 'Fuel' in Home/Pump.md" in missing.stderr
+    for wrong in (["--heading", "Fuel"], ["--offset", "-1"], ["--offset", "9999"]):
+        refused = run(bench, "note", "Pump", *wrong)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+
+
 def test_index_reports_on_stderr_and_prints_nothing_on_stdout_without_json(bench: Workbench) -> None:
     fill(bench)
     result = run(bench, "index")

@@ -12,6 +12,7 @@ from conftest import Workbench
 from obsidian_rag.config import Settings, Vault
 from obsidian_rag.demo import EXAMPLE_TOUR, connect_line, describe_next_steps, example_vault, run_demo
 from obsidian_rag.errors import IndexMismatch
+from obsidian_rag.program import name_program
 
 
 def expand(line: str, **variables: str) -> list[str]:
@@ -68,6 +69,15 @@ def test_several_vaults_stay_one_setting() -> None:
     settings = Settings(vaults=(Vault(Path("/a b"), "a b/"), Vault(Path("/c"), "c/")))
     assert "VAULT_PATH=/a b:/c" in expand(connect_line(settings, "x"))
     assert shlex.quote("/a b:/c") in describe_next_steps(settings, own=True)
+
+
+def test_the_first_way_on_is_init(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = Settings(vaults=(Vault(Path("/my notes")),))
+    for own, arguments in ((False, ["init"]), (True, ["init", "--vault", "/my notes"])):
+        lines = describe_next_steps(settings, own).splitlines()
+        assert expand(lines[1].strip()) == [*expand(name_program()), *arguments]
+        assert "claude mcp add" in lines[3]
 
 
 def test_the_example_tour_enters_a_note_that_exists() -> None:

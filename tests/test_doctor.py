@@ -29,6 +29,7 @@ from obsidian_rag.doctor.report import fail, make_check, ok, open_console
 from obsidian_rag.embedding import EmbeddingModel
 from obsidian_rag.errors import VaultError
 from obsidian_rag.indexing import Options, run_indexer
+from obsidian_rag.program import spell_commands
 from obsidian_rag.progress import SilentProgress
 
 LONG = "\n\n".join(f"## Part {n}\n\nThe pump of part {n} hums and the valve drips." for n in range(4))
@@ -245,7 +246,7 @@ def test_without_vault_path_the_notes_are_looked_for_where_the_index_was_made(in
     indexed.bench.vault.write("New.md", "New.\n")
     checks = {check.name: check for check in indexed.look(vaults=()).checks}
     assert (checks["folder"].status, checks["notes"].status) == ("warning", "skipped")
-    assert "1 are not in the index (New.md)" in checks["notes on disk"].message
+    assert "1 is not in the index (New.md)" in checks["notes on disk"].message
 
 
 def test_a_folder_without_notes_and_files_that_cannot_be_looked_at_are_told(
@@ -584,22 +585,22 @@ SELECT 'Ghost.md', md5('ghost'), 0, 'Boo.', embedding FROM documents LIMIT 1
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        ("DELETE FROM notes WHERE file_path = 'Pump.md'", "5 chunks of notes that are not in the index"),
-        ("DELETE FROM notes WHERE file_path = 'Pump.md'", "1 links of notes that are not in the index"),
-        (GHOST, "1 chunks of notes that are not in the index"),
+        ("DELETE FROM notes WHERE file_path = 'Pump.md'", "chunks of notes that are not in the index: 5"),
+        ("DELETE FROM notes WHERE file_path = 'Pump.md'", "links of notes that are not in the index: 1"),
+        (GHOST, "chunks of notes that are not in the index: 1"),
         (
             "INSERT INTO note_links (source_path, target_name, target_type)"
             " VALUES ('Ghost.md', 'x', 'unresolved')",
-            "1 links of notes that are not in the index",
+            "links of notes that are not in the index: 1",
         ),
-        ("UPDATE note_links SET target_type = NULL", "1 links that were never resolved"),
+        ("UPDATE note_links SET target_type = NULL", "links that were never resolved: 1"),
         (
             "DELETE FROM documents WHERE file_path = 'Pump.md' AND chunk_index = 1",
-            "1 notes with chunks missing",
+            "notes with chunks missing: 1",
         ),
         (
             "DELETE FROM documents WHERE file_path = 'Pump.md' AND chunk_index = 0",
-            "1 notes with chunks missing",
+            "notes with chunks missing: 1",
         ),
         (
             "DELETE FROM documents WHERE file_path = 'Pump.md' AND chunk_index = 4",
@@ -607,38 +608,38 @@ SELECT 'Ghost.md', md5('ghost'), 0, 'Boo.', embedding FROM documents LIMIT 1
         ),
         (
             "DELETE FROM documents WHERE file_path = 'Valve.md'",
-            "1 notes with text of which no chunk is there",
+            "notes with text of which no chunk is there: 1",
         ),
         (
             "UPDATE documents SET file_hash = repeat('0', 64) WHERE file_path = 'Valve.md'",
-            "1 chunks of an older state of their note",
+            "chunks of an older state of their note: 1",
         ),
         (
             "UPDATE documents SET search_tsv = NULL WHERE file_path = 'Valve.md'",
-            "1 chunks without words for quoted phrases",
+            "chunks without words for quoted phrases: 1",
         ),
         (
             "DELETE FROM postings WHERE note_id = (SELECT id FROM notes WHERE file_path = 'Valve.md')",
-            "1 chunks that no word finds",
+            "chunks that no word finds: 1",
         ),
         (
             "INSERT INTO postings"
             " SELECT lexeme, 999, 0, tf, field_tf, chunk_length, note_length FROM postings LIMIT 3",
-            "3 words of chunks that are not in the index",
+            "words of chunks that are not in the index: 3",
         ),
         (
             "INSERT INTO note_names SELECT 999, kind, name, key, words, trigrams FROM note_names LIMIT 1",
-            "1 names of notes that are not in the index",
+            "names of notes that are not in the index: 1",
         ),
         (
             "DELETE FROM note_names WHERE note_id = (SELECT id FROM notes WHERE file_path = 'Valve.md')",
-            "1 notes that no name finds",
+            "notes that no name finds: 1",
         ),
         ("UPDATE keyword_stats SET chunks = chunks + 5", "sums of words that are wrong"),
         ("TRUNCATE keyword_stats", "sums of words that are wrong"),
         (
             "UPDATE notes SET keyword_version = NULL WHERE file_path = 'Valve.md'",
-            "1 notes whose keyword data are of another version",
+            "notes whose keyword data are of another version: 1",
         ),
     ],
 )
@@ -690,7 +691,7 @@ def test_an_index_that_was_never_filled_is_an_error(doctor: Consultation) -> Non
     checks = {check.name: check for check in doctor.look().checks}
     assert (checks["last run"].status, checks["age"].status) == ("error", "error")
     assert "obsidian-rag index" in checks["last run"].mend
-    assert "1 are not in the index (A.md)" in checks["notes on disk"].message
+    assert "1 is not in the index (A.md)" in checks["notes on disk"].message
     assert checks["made with"].status == "skipped"
 
 
@@ -738,9 +739,9 @@ def test_edits_since_the_last_run_are_counted_and_named(indexed: Consultation) -
     vault.move("Home/Empty.md", "Home/Renamed.md")
     check = indexed.find("notes on disk")
     assert (check.status, check.mend) == ("warning", "Run: obsidian-rag index")
-    assert "1 are not in the index (New.md)" in check.message
+    assert "1 is not in the index (New.md)" in check.message
     assert "1 changed since (Valve.md)" in check.message
-    assert "1 were renamed (Home/Renamed.md)" in check.message
+    assert "1 was renamed (Home/Renamed.md)" in check.message
 
 
 def test_a_vault_of_which_most_is_gone_is_an_error_with_a_warning(indexed: Consultation) -> None:
@@ -810,7 +811,46 @@ def test_a_report_in_a_pipe_is_plain_aligned_and_has_no_password(
     assert {line[10] for line in told} == {" "}
     assert all(line[11] != " " and line[28] == " " and line[29] != " " for line in told)
     assert sum("Start PostgreSQL there" in line for line in lines) == 1  # a mend is told once
-    assert re.fullmatch(r"\d+ ok, \d+ warnings, 2 errors, \d+ could not run", lines[-1])
+    assert re.fullmatch(r"\d+ ok, \d+ warnings?, 2 errors, \d+ could not run", lines[-1])
+
+
+def test_what_waits_for_a_check_that_did_not_pass_is_one_line_for_a_person_and_whole_in_json(
+    indexed: Consultation, run: Callable[..., Any]
+) -> None:
+    url = make_url(indexed.bench.database_url, port=1)
+    told = run(DATABASE_URL=url).stdout.splitlines()
+    waiting = [line for line in told if 'the check "connection" did not pass' in line]
+    assert len(waiting) == 1
+    checks = json.loads(run("--json", DATABASE_URL=url).stdout)["checks"]
+    names = [check["name"] for check in checks if "did not pass" in check["message"]]
+    assert len(names) > 10
+    assert f"  skipped  {len(names)} checks" in waiting[0]
+    assert waiting[0].endswith(f"({', '.join(names)})")
+
+
+def test_notes_that_were_indexed_with_a_warning_are_counted_and_the_first_named(doctor: Consultation) -> None:
+    bench = doctor.bench
+    bench.vault.write("A.md", "Text.\n")
+    bench.index()
+    assert (doctor.find("warnings").status, doctor.find("warnings").message) == ("ok", "none")
+    bench.vault.write("Bad.md", "---\na: [x\n---\nText.\n")
+    bench.index()
+    bench.index()  # which finds it unchanged, and has nothing to say of it
+    check = doctor.find("warnings")
+    assert check.status == "warning"
+    assert check.message.startswith(
+        "1 note was indexed with a warning: Bad.md: The properties cannot be read"
+    )
+    assert check.mend.endswith("All of them: obsidian-rag status")
+    for number in range(30):
+        bench.vault.write(f"Bad {number:02}.md", f"---\na: [x{number}\n---\nText {number}.\n")
+    bench.index()
+    check = doctor.find("warnings")
+    assert check.message.startswith("31 notes were indexed with a warning: Bad 00.md: ")
+    assert check.message.endswith("; and 26 more")
+    statement = re.search(r'obsidian-rag psql -- -c "([^"]+)"', check.mend)
+    assert statement
+    assert len(bench.rows(statement[1])) == 31
 
 
 def test_a_terminal_gets_colours_and_commands_that_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -823,7 +863,7 @@ def test_a_terminal_gets_colours_and_commands_that_stay_whole(monkeypatch: pytes
         print_checks(console, [Check("database", "indexes", "error", "word " * 30, mend)])
     shown = captured.get()
     assert "\x1b[1;31m" in shown
-    assert mend in shown
+    assert spell_commands(mend) in shown
     folded = [line for line in shown.splitlines() if "word" in line]
     assert len(folded) > 1
     assert all(len(re.sub(r"\x1b\[[\d;]*m", "", line)) <= 60 for line in folded)

@@ -220,7 +220,7 @@ def test_the_share_of_the_whole_note_can_be_left_out(index: SearchBench) -> None
 def test_what_cannot_be_measured_is_an_error(index: SearchBench) -> None:
     template = make_request("any")
     with pytest.raises(
-        QueryError, match=r"1 of the 2 right notes are not in the index: Gone.md.*Index the vault"
+        QueryError, match=r"1 of the 2 right notes is not in the index: Gone.md.*Index the vault"
     ):
         search_all(index.reader, [Question("1", "pump", ("Pump.md", "Gone.md"), "-")], template)
     with pytest.raises(QueryError, match="Question '7' cannot be asked: The query is empty"):

@@ -151,7 +151,7 @@ def test_what_vanishes_during_the_walk_is_deleted_only_by_a_later_run(
     monkeypatch.undo()
 
     assert (report.status, report.notes_deleted) == ("ok", 0)
-    assert any("1 files or folders" in w and "stays until the next run" in w for w in report.warnings)
+    assert any("1 file or folder" in w and "stays until the next run" in w for w in report.warnings)
     assert bench.index().notes_deleted == 1
     assert find_notes(bench) == ["Three.md", "a/One.md"]
 

@@ -122,7 +122,11 @@ def test_characters_that_pyyaml_refuses_are_read() -> None:
     [
         ("- a\n- b", "not a list of names with values"),
         ("text", "not a list of names with values"),
-        ("a: b\na b", "(line "),
+        ("a: b\na b", "no colon after its name (line 3"),
+        ("a: 'b", "a quote is not closed (line 2"),
+        ("a: b: c", "a colon too many, or a wrong indentation (line 2)"),
+        ("a: [b] c", "text after closing quotes or brackets (line 2)"),
+        ("a: @b", "a value whose first sign needs quotes (line 2)"),
         ("&x {*x : 1, b: *x}", "nested deeper than 50 levels"),
         ("a: &x [*x]", "nested deeper than 50 levels"),
         ("a: " + "[" * 60 + "]" * 60, "nested deeper than 50 levels"),
@@ -151,6 +155,30 @@ def test_a_key_given_twice_counts_the_last_time_and_says_so() -> None:
 
 
 storable = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+
+
+@pytest.mark.parametrize(
+    ("source", "where"),
+    [
+        ('a: 1\nb: "open\nc: 2\nd: 3', "(line 3, noticed in line 5)"),
+        ("a: 1\nb: 'open\nc: 2", "(line 3, noticed in line 4)"),
+        ('a:\n  - x\n  - "open\n  - y\nb: 2', "(line 4, noticed in line 6)"),
+        ("a: 1\ntags: [x, y\nc: 2\nd: 3", "(line 3, noticed in line 4)"),
+        ("a: 1\ntags: [x,\n  y,\n  z\nc: 2", "(line 3, noticed in line 6)"),
+        ("a: 1\nb: {x: 1, y: 2\nc: 2", "(line 3, noticed in line 4)"),
+        ("a: 1\nno colon\n\n\nc: 2", "(line 3, noticed in line 6)"),
+        ("a: 1\nb: x: y\nc: 2", "(line 3)"),
+        ("a: 1\nb:\n\tc: 1\nd: 2", "(line 4)"),
+        ("a:\n    b: 1\n  c: 2\nd: 3", "(line 4)"),
+        ("a: 1\nb: @home\nc: 2", "(line 3)"),
+        ("a: 1\nb: *nowhere\nc: 2", "(line 3)"),
+        ('a: 1\nb: "x\n  \\q"\nc: 2', "(line 4)"),
+        ("a: 1\nb: [[X]] and [[Y]]\nc: 2", "(line 3)"),
+    ],
+)
+def test_a_warning_names_the_line_of_the_file_where_the_fault_is(source: str, where: str) -> None:
+    (warning,) = read_front_matter(f"---\n{source}\n---\nBody\n").warnings
+    assert warning.endswith(f" {where}."), warning
 
 
 @given(

@@ -326,7 +326,7 @@ def test_a_failed_attempt_does_not_hide_which_notes_are_missing(bench: Workbench
     assert bench.rows("SELECT status FROM last_run") == [("failed",)]
     assert bench.rows("SELECT file_path FROM failures") == [("A.md",)]
     notices = bench.search("fine", "keyword").notices
-    assert any("1 notes could not be indexed" in n for n in notices)
+    assert any("1 note could not be indexed" in n for n in notices)
 
 
 def test_however_many_attempts_fail_the_last_good_run_stays_known(

@@ -183,6 +183,23 @@ def test_a_note_is_given_whole(mcp: FastMCP, indexed: Workbench) -> None:
         assert result.structured_content["tags"] == ["disk"]
 
 
+def test_a_section_is_given_where_the_path_names_it(mcp: FastMCP) -> None:
+    asked = call(mcp, "get_note", file_path="Home/Pool.md", heading="Size")
+    assert asked.content[0].text == "## Size\n\nFourteen terabytes.\n"
+    for named in (
+        "Home/Pool.md#Size",
+        "pool#size",
+        "[[Pool#Size|how large]]",
+        "![[Pool#Pool#Size]]",
+        "Home/Pool.md > Pool > Size, lines 5-7",  # as a search result shows it
+    ):
+        assert call(mcp, "get_note", file_path=named).structured_content == asked.structured_content
+    whole = call(mcp, "get_note", file_path="[[Pool#Sizes]]")
+    assert whole.content[0].text.startswith("# Pool\n")
+    assert "No heading 'Sizes' in Home/Pool.md" in whole.content[1].text
+    assert "Nearest headings: Size (line 5" in whole.structured_content["notices"][0]
+
+
 def test_a_long_note_is_read_by_pages_and_by_sections(bench: Workbench) -> None:
     """With old and new line ends, and the last line without one; the index keeps a note with new ones."""
     text = "".join(f"# Part {n}\r\n\r\n{'Words of this part. ' * 60}\r\n\r\n" for n in range(60)) + "The end"
@@ -277,7 +294,7 @@ def test_topics_are_top_level_folders_with_counts(mcp: FastMCP) -> None:
     }
     assert result.content[0].text == (
         "# Topics: 3 folders, 6 notes, 7 chunks\n"
-        "- (root): 1 notes, 1 chunks\n- Golf/: 2 notes, 2 chunks\n- Home/: 3 notes, 4 chunks"
+        "- (root): 1 note, 1 chunk\n- Golf/: 2 notes, 2 chunks\n- Home/: 3 notes, 4 chunks"
     )
 
 
@@ -315,7 +332,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("graph_search", {"file_path": "index"}, "Golf/index.md, Home/index.md"),
     ("get_note", {"file_path": "Home/Snapraids.md"}, "Nearest paths: Home/Snapraid.md"),
     ("get_note", {"file_path": "rotella"}, "Nearest paths: Golf/Rotella plan.md"),
-    ("get_note", {"file_path": "qqqq"}, "Look for it with a search"),
+    ("get_note", {"file_path": "qqqq"}, "Look for it with a search: search_notes"),
+    ("get_note", {"file_path": "Pool#Size", "heading": "Tasks"}, "Leave one of the two out"),
     ("get_note", {"file_path": "a\0b"}, "Name a note by its path"),
     ("get_note", {"file_path": "\ud800"}, "Name a note by its path"),
     ("get_note", {"file_path": "../" * 400_000}, "at most 4096"),
@@ -392,10 +410,10 @@ def test_an_empty_index_says_so(indexed: Workbench) -> None:
     mcp = make_server(indexed.settings)
 
     for tool in ("get_note", "graph_search"):
-        assert "The index is empty. Run: obsidian-rag index" in refuse(mcp, tool, **CALLS[tool])
+        assert "The index is empty. Run: obsidian-rag init" in refuse(mcp, tool, **CALLS[tool])
     topics = call(mcp, "list_topics")
     assert topics.structured_content["notices"] == [
-        "The index is empty. Run: obsidian-rag index /path/to/vault"
+        "The index is empty. Run: obsidian-rag init, or: obsidian-rag index /path/to/vault"
     ]
     assert "The index is empty" in topics.content[0].text
     found = call(mcp, "search_notes", query="pool", mode="keyword")

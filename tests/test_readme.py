@@ -101,7 +101,7 @@ def test_the_printed_line_for_the_readers_own_vault_indexes_it(clone: Clone, tmp
     done = run(command, tmp_path, clone.environment)
 
     assert done.returncode == 0, done.stderr
-    assert "1 notes seen" in done.stderr
+    assert "1 note seen" in done.stderr
 
 
 @pytest.mark.slow

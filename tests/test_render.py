@@ -102,7 +102,7 @@ def test_neighbors_give_way_before_results() -> None:
     fitted = fit_answer(answer, 830)
     assert [hit.content for hit in fitted.results] == ["a" * 900, "b" * 900]
     assert fitted.notices == (
-        "Left out to keep this short: 1 neighbors. Read a note with get_note, ask with max_tokens=8000, or"
+        "Left out to keep this short: 1 neighbor. Read a note with get_note, ask with max_tokens=8000, or"
         " ask with a smaller limit.",
     )
 
@@ -223,7 +223,7 @@ def test_a_graph_cut_for_its_previews_names_them() -> None:
 
 def test_topics_are_counted() -> None:
     assert render_topics(Topics((Topic("", 1, 2), Topic("Home", 3, 9)))) == (
-        "# Topics: 2 folders, 4 notes, 11 chunks\n- (root): 1 notes, 2 chunks\n- Home/: 3 notes, 9 chunks"
+        "# Topics: 2 folders, 4 notes, 11 chunks\n- (root): 1 note, 2 chunks\n- Home/: 3 notes, 9 chunks"
     )
 
 
@@ -281,3 +281,13 @@ def test_further_passages_of_a_note_stand_under_it_unnumbered() -> None:
     assert text.startswith("# 2 results for")
     assert "### also A.md > Top > Sub, lines 3-9\n\nThe second." in text
     assert "## 2. B.md" in text
+
+
+def test_a_report_of_one_note_speaks_of_one() -> None:
+    one = RunReport(
+        1, "ok", notes_seen=1, notes_indexed=1, chunks_written=1, chunks_embedded=1, links=1, links_resolved=1
+    )
+    first, second = render_report(one).splitlines()
+    assert first.startswith("1 note seen in ")
+    assert "1 was indexed" in first
+    assert second == "1 chunk written (1 text embedded, 0 vectors reused); 1 of 1 link resolved."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import stat
 import subprocess
@@ -20,13 +21,14 @@ from terminals import Terminal
 from obsidian_rag import config, embedded
 from obsidian_rag.cli import cli
 from obsidian_rag.client_config import CLIENT_NAMES
-from obsidian_rag.config import Vault
-from obsidian_rag.demo import find_program
+from obsidian_rag.config import Vault, parse_vaults
 from obsidian_rag.doctor.examination import Surroundings
 from obsidian_rag.errors import SettingsError
+from obsidian_rag.program import find_program
 from obsidian_rag.setup.connection import find_installed, list_variables, make_cron_line
 from obsidian_rag.setup.known_vaults import find_known_vaults, list_files
 from obsidian_rag.setup.settings_edit import plan_edit, write_edit
+from obsidian_rag.setup.typed_path import read_typed_path
 
 # A program of its own line by line: the interpreter's path may hold blanks, which `#!` cannot.
 CLAUDE = """#!/bin/sh
@@ -225,7 +227,7 @@ def test_yes_takes_the_vault_opened_last_and_indexes_it(
     assert home.settings["DATABASE_URL"] == bench.database_url
     assert stat.S_IMODE(home.settings_file.stat().st_mode) == 0o600
     assert bench.rows("SELECT file_path FROM notes") == [("A.md",)]
-    assert "1 were indexed" in done.stdout
+    assert "1 was indexed" in done.stdout
     assert f'\n  {find_program()} search "a question"\n' in done.stdout, "it is on no PATH here"
     assert "\x1b" not in done.stdout + done.stderr
 
@@ -427,7 +429,7 @@ def test_it_asks_step_by_step(home: Home, notes: VaultFolder, bench: Workbench) 
         terminal.type("n\n")
         assert terminal.finish() == 0
         assert "━" in terminal.text
-        assert "1 were indexed" in terminal.text
+        assert "1 was indexed" in terminal.text
         assert "*/30 * * * *" in terminal.text
         assert "index --watch" in terminal.text
     assert home.settings["VAULT_PATH"] == str(notes.root)
@@ -443,6 +445,54 @@ def test_a_wrong_answer_is_asked_again(home: Home, notes: VaultFolder) -> None:
         terminal.type(f"{notes.root}\n")
         terminal.wait_for("Write this?")
         terminal.type("\n")
+        assert terminal.finish() == 0
+    assert home.settings["VAULT_PATH"] == str(notes.root)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "{path}", "'{path}'", '"{path}"', " '{path}' ", "{escaped}", "{escaped}/", "'{tilde}'", "{tilde}",
+        "{tilde_escaped}",
+    ],
+)  # fmt: skip
+def test_a_path_is_taken_as_a_terminal_or_a_file_manager_pastes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    folder = tmp_path / "My (old) notes & more"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    escaped = re.sub(r"([ ()&])", r"\\\1", folder.name)
+    text = typed.format(
+        path=folder, escaped=f"{tmp_path}/{escaped}", tilde=f"~/{folder.name}", tilde_escaped=f"~/{escaped}"
+    ).strip()
+    assert parse_vaults(read_typed_path(text))[0].root == folder
+
+
+@pytest.mark.parametrize("name", ["it's", '"quoted"', "'quoted'", "back\\ slash", "a 'b' c"])
+def test_a_path_that_exists_as_it_is_typed_is_taken_so(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / "back slash").mkdir(exist_ok=True)
+    assert read_typed_path(str(tmp_path / name)) == str(tmp_path / name)
+
+
+def test_several_vaults_may_be_pasted_and_what_is_nowhere_keeps_its_backslashes(tmp_path: Path) -> None:
+    for name in ("a b", "c"):
+        (tmp_path / name).mkdir()
+    pasted = f"{tmp_path}/a\\ b:'{tmp_path}/c'"
+    assert [vault.root.name for vault in parse_vaults(read_typed_path(pasted))] == ["a b", "c"]
+    assert read_typed_path("/no\\ where") == "/no\\ where"
+    assert read_typed_path("'/no where'") == "/no where"
+
+
+def test_an_answer_that_is_neither_yes_nor_no_is_asked_again(home: Home, notes: VaultFolder) -> None:
+    with home.open_terminal("--no-index", "--no-client") as terminal:
+        terminal.wait_for("Path:")
+        terminal.type(f"'{notes.root}'\n")
+        terminal.wait_for("Write this? [Y/n]:")
+        terminal.type("maybe\n")
+        terminal.wait_for("'maybe' is no answer to this; type yes or no.")
+        terminal.type("YES\n")
         assert terminal.finish() == 0
     assert home.settings["VAULT_PATH"] == str(notes.root)
 

@@ -118,7 +118,7 @@ def test_an_edit_is_found_by_a_search(watched: Workbench, watcher: Watcher) -> N
     report = watcher.next_change()
     assert (report["notes_indexed"], report["notes_unchanged"]) == (1, 1)
     assert watched.found("Valparaiso", "keyword") == ["Garden/Roses.md"]
-    watcher.wait_for("Notes: 1 indexed; 1 texts embedded")
+    watcher.wait_for("Notes: 1 indexed; 1 text embedded")
 
 
 def test_a_new_and_a_deleted_note_are_seen(watched: Workbench, watcher: Watcher) -> None:

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
 from importlib import resources
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx
 import pytest
@@ -24,7 +25,7 @@ from starlette.types import Receive, Scope, Send
 from test_picture import contrast
 from web_site import Site, open_site, serving
 
-from obsidian_rag.errors import SettingsError
+from obsidian_rag.errors import FIRST_RUN, SettingsError
 from obsidian_rag.index_reader import IndexReader
 from obsidian_rag.web import serve_web
 from obsidian_rag.web.app import AT_ONCE, Desk
@@ -355,11 +356,12 @@ def test_without_the_embedder_words_answer_and_the_mend_is_told(site: Site, benc
 
 
 def test_an_empty_index_is_said_with_its_mend(bench: Workbench) -> None:
+    empty = f"The index is empty. {FIRST_RUN}"
     with open_site(bench.settings) as site:
-        assert site.ask("status")["notices"] == ["The index is empty. Run: obsidian-rag index /path/to/vault"]
+        assert site.ask("status")["notices"] == [empty]
         assert site.ask("topics")["topics"] == []
         notices = site.ask("search", q="pump", mode="keyword")["notices"]
-        assert "The index is empty. Run: obsidian-rag index /path/to/vault" in notices
+        assert empty in notices
 
 
 def test_a_database_that_is_down_is_said_without_its_password(bench: Workbench) -> None:
@@ -448,10 +450,25 @@ def test_a_port_that_is_taken_is_said_with_the_mend(bench: Workbench) -> None:
         serve_web(bench.settings, port=70000, open_browser=False)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_program_in_order(bench: Workbench, number: int, code: int) -> None:
-    bench.vault.write("Pump.md", "The pump.")
-    bench.index()
+@pytest.mark.parametrize("harm", [None, "DROP SCHEMA public CASCADE; CREATE SCHEMA public"])
+def test_without_an_index_the_terminal_says_so_with_the_mend_and_the_page_is_served(
+    bench: Workbench, harm: LiteralString | None
+) -> None:
+    if harm:
+        bench.execute(harm)
+    with serve_alone(bench) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        url = program.stdout.readline().split()[0]
+        said = program.stderr.readline()
+        assert "holds no index yet" in said if harm else "The index is empty" in said
+        assert "obsidian-rag init" in said
+        assert httpx.get(url, timeout=60, trust_env=False).status_code == 200
+
+
+@contextmanager
+def serve_alone(bench: Workbench) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process of its own, which is ended."""
     program = subprocess.Popen(
         [sys.executable, "-m", "obsidian_rag", "web", "--port", "0", "--no-open"],
         env=bench.environment,
@@ -459,14 +476,22 @@ def test_a_signal_ends_the_program_in_order(bench: Workbench, number: int, code:
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert program.stdout is not None
     try:
+        yield program
+    finally:
+        program.kill()
+        program.communicate()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_program_in_order(bench: Workbench, number: int, code: int) -> None:
+    bench.vault.write("Pump.md", "The pump.")
+    bench.index()
+    with serve_alone(bench) as program:
+        assert program.stdout is not None
         url = program.stdout.readline().split()[0]
         answer = httpx.get(f"{url}api/search?q=pump", timeout=60, trust_env=False)
         assert answer.json()["results"][0]["path"] == "Pump.md"
         program.send_signal(number)
         _, errors = program.communicate(timeout=60)
-    finally:
-        program.kill()
-        program.communicate()
     assert (program.returncode, errors) == (code, "")

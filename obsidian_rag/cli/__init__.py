@@ -10,8 +10,10 @@ import click
 from obsidian_rag import __version__
 from obsidian_rag.cli.asking import diagnose, graph, note, search, topics, web
 from obsidian_rag.cli.care import doctor, evaluate, psql, status
+from obsidian_rag.cli.completions import VARIABLE
 from obsidian_rag.cli.start import completion, demo, index, init, serve
 from obsidian_rag.command_help import TaughtGroup
+from obsidian_rag.program import name_program
 
 
 @click.group(
@@ -37,4 +39,4 @@ cli.add_section("Look after it", (status, doctor, diagnose, evaluate, psql))
 
 def main() -> None:
     """The program obsidian-rag."""
-    cli(prog_name="obsidian-rag")
+    cli(prog_name=name_program(), complete_var=VARIABLE)

@@ -22,6 +22,7 @@ from obsidian_rag.command_frame import (
 )
 from obsidian_rag.command_help import TaughtCommand
 from obsidian_rag.config import Settings
+from obsidian_rag.program import spell_commands
 
 
 @click.command(cls=TaughtCommand)
@@ -51,7 +52,7 @@ def status(settings: Settings, json_: bool) -> None:
 
         print_status(console, found)
     else:
-        click.echo(render_status(found))
+        click.echo(spell_commands(render_status(found)))
 
 
 @click.command(cls=TaughtCommand)

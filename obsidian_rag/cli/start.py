@@ -23,7 +23,7 @@ from obsidian_rag.command_frame import (
 from obsidian_rag.command_help import TaughtCommand
 from obsidian_rag.config import Settings
 from obsidian_rag.models import RunReport
-from obsidian_rag.screen.safety import show_text
+from obsidian_rag.program import show_message
 
 
 @click.command(cls=TaughtCommand)
@@ -91,7 +91,7 @@ def index(
     if json_:
         print_json(report.to_json())
     if not quiet or report.failures:
-        click.echo(show_text(render_report(report, dry_run)), err=True)
+        click.echo(show_message(render_report(report, dry_run)), err=True)
     sys.exit(1 if report.failures else 0)
 
 

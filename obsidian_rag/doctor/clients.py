@@ -20,11 +20,12 @@ from typing import Any
 
 from obsidian_rag import config
 from obsidian_rag.config import Settings, load_settings, mask_password
-from obsidian_rag.demo import connect_line, find_program
+from obsidian_rag.demo import connect_line
 from obsidian_rag.doctor.examination import Examination, Patient, Surroundings
 from obsidian_rag.doctor.report import Finding, fail, ok, skip, warn
 from obsidian_rag.drift import find_vaults
 from obsidian_rag.errors import SettingsError
+from obsidian_rag.program import find_program
 
 CLAUDE_CODE = "Claude Code"
 CLAUDE_PATIENCE = 45.0  # seconds; it starts the server to see whether it answers

@@ -12,9 +12,10 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from obsidian_rag.config import Settings
+from obsidian_rag.counts import choose
 from obsidian_rag.doctor.examination import Examination, Patient
 from obsidian_rag.doctor.report import Finding, fail, ok, skip, warn
-from obsidian_rag.errors import SettingsError
+from obsidian_rag.errors import FIRST_RUN, SettingsError
 from obsidian_rag.ledger import load_reembedding, load_settings_row
 from obsidian_rag.migrate import check_schema, load_migrations
 from obsidian_rag.postgres import Connection, check_server, connect, describe, locate, pgvector_version
@@ -43,12 +44,12 @@ def check_connection(patient: Patient) -> Finding:
 
 def _check_embedded(settings: Settings) -> None:
     """Raise SettingsError where the embedded server was never started: asking it would make it."""
-    from obsidian_rag import embedded, embedded_home
+    from obsidian_rag import embedded, embedded_home, embedded_index
 
     if embedded.is_installed() and not embedded_home.was_made(settings.data_dir or embedded.default_home()):
         raise SettingsError(
             "DATABASE_URL is not set and nothing was ever indexed in the embedded PostgreSQL",
-            "Index your vault: obsidian-rag index /path/to/vault",
+            embedded_index.tell_first_run(settings.vaults),
         )
 
 
@@ -65,7 +66,7 @@ def check_pgvector(patient: Patient) -> Finding:
     if not version:
         return fail(
             "pgvector is not created in this database",
-            "Run: obsidian-rag index /path/to/vault (or let a superuser run: CREATE EXTENSION vector;)",
+            f"{FIRST_RUN} (or let a superuser run: CREATE EXTENSION vector;)",
         )
     if version < (0, 8):
         return warn(
@@ -143,15 +144,19 @@ def check_vector_index(patient: Patient) -> Finding:
     chunks = int(row[0]) if row else 0
     if not _uses_index(explain_nearest(conn, probe, must_use_index=True)):
         return fail(
-            f"A search for near chunks cannot use the HNSW index and reads all {chunks} chunks",
+            f"A search for near chunks cannot use the HNSW index and reads {_tell_all(chunks)}",
             PSQL.format(f"DROP INDEX IF EXISTS {VECTOR_INDEX}; {_vector_index(conn)}"),
         )
     if chunks > FULL_SCAN_CHUNKS:
         return warn(
-            f"A search for near chunks reads all {chunks} chunks, although the HNSW index could be used",
+            f"A search for near chunks reads {_tell_all(chunks)}, although the HNSW index could be used",
             PSQL.format("ANALYZE documents"),
         )
     return ok(f"the HNSW index is usable; of so few chunks ({chunks}) all are read, which is quicker")
+
+
+def _tell_all(chunks: int) -> str:
+    return choose(chunks, "the only chunk", f"all {chunks} chunks")
 
 
 def _uses_index(plan: str) -> bool:
@@ -178,7 +183,7 @@ def _load_rights(patient: Patient) -> tuple[Any, ...] | None:
     return patient.database.execute(RIGHTS, {"login": login, "tables": list_tables()}).fetchone()
 
 
-NO_TABLES = skip("there are no tables yet", "Run: obsidian-rag index /path/to/vault")
+NO_TABLES = skip("there are no tables yet", FIRST_RUN)
 
 
 def check_reading_role(patient: Patient) -> Finding:
@@ -288,7 +293,7 @@ def check_statistics(patient: Patient) -> list[Finding]:
     if bloated:
         found.append(
             warn(
-                f"More than half of {', '.join(bloated)} are dead rows",
+                f"More than half of {', '.join(bloated)} {choose(len(bloated), 'is', 'are')} dead rows",
                 PSQL.format(f"VACUUM ANALYZE {', '.join(bloated)}"),
             )
         )

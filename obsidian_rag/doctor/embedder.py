@@ -8,13 +8,14 @@ import numpy as np
 
 from obsidian_rag import store, vector_column
 from obsidian_rag.chunks import CHUNK_SIZE
+from obsidian_rag.counts import choose, count
 from obsidian_rag.doctor.database import KNOWN
 from obsidian_rag.doctor.examination import Examination, Patient
 from obsidian_rag.doctor.report import Finding, fail, ok, skip, warn
 from obsidian_rag.embedding import Vector, open_embedder
 from obsidian_rag.embedding.ollama_api import read_address
 from obsidian_rag.embedding.patience import Patience
-from obsidian_rag.errors import EmbeddingRejected
+from obsidian_rag.errors import FIRST_RUN, EmbeddingRejected
 from obsidian_rag.ledger import recorded_model
 
 # Once and no more: what passes by itself is no concern of who looks whether it works. The first text may wait
@@ -114,9 +115,7 @@ def check_stored_vectors(patient: Patient) -> Finding:
     """Embed a few chunks again: a model that was replaced under its own name makes other vectors."""
     rows = patient.database.execute(STORED, {"half": SAMPLES // 2}).fetchall()
     if not rows:
-        return skip(
-            "the index holds no chunk that this program embedded", "Run: obsidian-rag index /path/to/vault"
-        )
+        return skip("the index holds no chunk that this program embedded", FIRST_RUN)
     answers = patient.vectors.embed_documents([f"{row[2]}\n{row[3]}".strip() for row in rows])
     strangers = [
         (row[0], row[1], _cosine(answer, store.as_array(row[4])))
@@ -126,11 +125,13 @@ def check_stored_vectors(patient: Patient) -> Finding:
     if strangers:
         path, index, cosine = strangers[0]
         return fail(
-            f"{len(strangers)} of {len(rows)} chunks have another vector in the index than"
+            f"{len(strangers)} of {count(len(rows), 'chunk')} {choose(len(strangers), 'has', 'have')}"
+            " another vector in the index than"
             f" {patient.vectors.model.name} makes now (chunk {index} of {path}: cosine {cosine:.2f})",
             f"The model was replaced, or the index changed by hand. {REEMBED}",
         )
-    return ok(f"{len(rows)} chunks embedded again have the vectors of the index")
+    told = choose(len(rows), "chunk embedded again has the vector", "chunks embedded again have the vectors")
+    return ok(f"{len(rows)} {told} of the index")
 
 
 def _cosine(answer: Vector | EmbeddingRejected, stored: Vector) -> float:

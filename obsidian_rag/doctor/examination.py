@@ -118,7 +118,7 @@ def examine(patient: Patient, examinations: Sequence[Examination]) -> Iterator[C
 
 
 def _wait_for(cause: Check) -> Finding:
-    return skip(f'the check "{cause.name}" did not pass', cause.mend)
+    return skip(f'the check "{cause.name}" did not pass', cause.mend, waits=True)
 
 
 def _give_up(examination: Examination) -> Finding:

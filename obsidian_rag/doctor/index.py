@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from obsidian_rag import ledger, provenance
+from obsidian_rag.counts import choose, count
 from obsidian_rag.doctor.database import KNOWN, PSQL
 from obsidian_rag.doctor.examination import Examination, Patient
 from obsidian_rag.doctor.report import Finding, fail, ok, skip, warn
 from obsidian_rag.drift import AGAIN, EXAMPLES, compare_disk, compare_tables, find_vaults, open_disk
-from obsidian_rag.render import describe_disk, show_age, show_when
+from obsidian_rag.errors import FIRST_RUN
+from obsidian_rag.render import describe_disk, show_age, show_time, show_when
 from obsidian_rag.run import Options
 from obsidian_rag.search.filters import count_hidden
 from obsidian_rag.search.notices import AHEAD_AFTER, STALE_AFTER
 from obsidian_rag.vaults import VaultReader
 
+WARNINGS = 'obsidian-rag psql -- -c "SELECT file_path, unnest(warnings) FROM notes ORDER BY 1"'
 LOST_SHARE = 0.5  # of the index missing on disk: a vault that is not mounted, more likely than a wish
 
 
@@ -24,10 +27,10 @@ def check_last_run(patient: Patient) -> Finding:
     status = patient.standing
     last = status["last_run"]
     if last is None and not status["notes"]:
-        return fail("Nothing was ever indexed", "Run: obsidian-rag index /path/to/vault")
+        return fail("Nothing was ever indexed", FIRST_RUN)
     if last is None:
         return warn("No run is recorded", AGAIN)
-    started = f"run {last['run_id']}, started {last['started_at']}"
+    started = f"run {last['run_id']}, started {show_time(last['started_at'])}"
     if status["cut_short"] or last["error"] == "interrupted":
         return warn(f"The last run was cut short ({started}); some notes may be missing", AGAIN)
     if last["status"] == "failed":
@@ -38,8 +41,8 @@ def check_last_run(patient: Patient) -> Finding:
     if not status["notes"]:
         return fail(f"The index is empty although its last run ended as {last['status']}", AGAIN)
     return ok(
-        f"{last['status']} ({started}); {status['notes']} notes, {status['chunks']} chunks,"
-        f" {status['links']} links"
+        f"{last['status']} ({started}); {count(status['notes'], 'note')},"
+        f" {count(status['chunks'], 'chunk')}, {count(status['links'], 'link')}"
     )
 
 
@@ -65,8 +68,25 @@ def check_failed_notes(patient: Patient) -> Finding:
     named = "; ".join(f"{f['file_path']} ({f['stage']}): {f['error']}" for f in failures[:EXAMPLES])
     more = f"; and {len(failures) - EXAMPLES} more" if len(failures) > EXAMPLES else ""
     return warn(
-        f"{len(failures)} notes are not in the index as they are: {named}{more}",
+        f"{count(len(failures), 'note')} {choose(len(failures), 'is', 'are')} not in the index as on disk:"
+        f" {named}{more}",
         f"Mend what is said of each. {AGAIN}. All of them: obsidian-rag status",
+    )
+
+
+def check_warnings(patient: Patient) -> Finding:
+    """Notes that are in the index with a remark on how they were read."""
+    marked, first = patient.standing["notes_with_warnings"], patient.standing["warnings"]
+    if not marked:
+        return ok("none")
+    named = "; ".join(
+        f"{note['file_path']}: {' '.join(note['warnings']).rstrip('.')}" for note in first[:EXAMPLES]
+    )
+    more = f"; and {marked - EXAMPLES} more" if marked > EXAMPLES else ""
+    command = "obsidian-rag status" if marked <= len(first) else WARNINGS
+    return warn(
+        f"{count(marked, 'note')} {choose(marked, 'was', 'were')} indexed with a warning: {named}{more}",
+        f"Mend what is said of each. {AGAIN}. All of them: {command}",
     )
 
 
@@ -116,13 +136,13 @@ def check_vectors(patient: Patient) -> Finding:
     assert row is not None
     missing, zero, foreign, chunks = row
     if missing or zero:
-        what = [f"{missing} chunks have no vector"] * bool(missing)
-        what += [f"{zero} chunks have a vector of length 0"] * bool(zero)
+        what = [f"{count(missing, 'chunk')} {choose(missing, 'has', 'have')} no vector"] * bool(missing)
+        what += [f"{count(zero, 'chunk')} {choose(zero, 'has', 'have')} a vector of length 0"] * bool(zero)
         return fail(
             f"{' and '.join(what)}: no search by meaning finds them", f"{DELETE_BAD}; then {AGAIN} --full"
         )
     adopted = f", {foreign} of them made by another program and taken over" if foreign else ""
-    return ok(f"{chunks} chunks have one{adopted}")
+    return ok(f"{count(chunks, 'chunk')} {choose(chunks, 'has', 'have')} one{adopted}")
 
 
 def check_disk(patient: Patient) -> Finding:
@@ -153,7 +173,8 @@ def check_hidden_notes(patient: Patient) -> Finding:
     hidden = count_hidden(patient.database, excludes)
     idle = [exclude for exclude, notes in hidden.by_exclude.items() if not notes]
     by_exclude = ", ".join(f"{exclude}: {notes}" for exclude, notes in hidden.by_exclude.items())
-    text = f"SEARCH_EXCLUDES hides {hidden.notes} of {patient.standing['notes']} notes ({by_exclude})"
+    notes = count(patient.standing["notes"], "note")
+    text = f"SEARCH_EXCLUDES hides {hidden.notes} of {notes} ({by_exclude})"
     if idle:
         return warn(text, f"Correct or remove what hides nothing: {', '.join(idle)}")
     if hidden.notes > LOST_SHARE * patient.standing["notes"]:
@@ -166,6 +187,7 @@ CHECKS: Sequence[Examination] = (
     Examination("index", "last run", check_last_run, KNOWN),
     Examination("index", "age", check_age, KNOWN),
     Examination("index", "failed notes", check_failed_notes, KNOWN),
+    Examination("index", "warnings", check_warnings, KNOWN),
     Examination("index", "made with", check_made_with, KNOWN),
     Examination("index", "re-embedding", check_reembedding, KNOWN),
     Examination("index", "tables", check_agreement, KNOWN, WHOLE_TABLES),

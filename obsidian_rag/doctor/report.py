@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from obsidian_rag.counts import count
 from obsidian_rag.masking import mask_words
+from obsidian_rag.program import spell_commands
 from obsidian_rag.render import show_line
 
 if TYPE_CHECKING:
@@ -21,12 +23,15 @@ NAME_WIDTH = 18  # of the longest name of a check, and a space
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found. `name` is set where one check has several lines."""
+    """What a check found. `name` is set where one check has several lines; `waits` where it was not made,
+    since another one did not pass.
+    """
 
     status: Status
     message: str
     mend: str = ""
     name: str = ""
+    waits: bool = False
 
 
 def ok(message: str, name: str = "") -> Finding:
@@ -44,9 +49,9 @@ def fail(message: str, mend: str, name: str = "") -> Finding:
     return Finding("error", message, mend, name)
 
 
-def skip(why: str, mend: str = "", name: str = "") -> Finding:
+def skip(why: str, mend: str = "", name: str = "", *, waits: bool = False) -> Finding:
     """It could not be looked at, which is no pass."""
-    return Finding("skipped", f"could not run: {why}", mend, name)
+    return Finding("skipped", f"could not run: {why}", mend, name, waits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +63,17 @@ class Check:
     status: Status
     message: str
     mend: str = ""
+    waits: bool = False
+
+    def to_json(self) -> dict[str, str]:
+        """An object of `doctor --json`."""
+        return {name: value for name, value in asdict(self).items() if name != "waits"}
 
 
 def make_check(group: str, name: str, finding: Finding) -> Check:
     """A finding as a line of the report: on one line, without a password."""
-    return Check(
-        group, finding.name or name, finding.status, _make_line(finding.message), _make_line(finding.mend)
-    )
+    message, mend = _make_line(finding.message), _make_line(finding.mend)
+    return Check(group, finding.name or name, finding.status, message, mend, finding.waits)
 
 
 def _make_line(text: str) -> str:
@@ -89,7 +98,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """The object that `doctor --json` prints."""
-        return {"status": self.status, "checks": [asdict(check) for check in self.checks]}
+        return {"status": self.status, "checks": [check.to_json() for check in self.checks]}
 
 
 def open_console() -> Console:
@@ -100,24 +109,41 @@ def open_console() -> Console:
 
 
 def print_checks(console: Console, checks: Iterable[Check]) -> Report:
-    """Print each line as it comes, below the heading of its group, and what they come to; give them back."""
+    """Print each line as it comes, below the heading of its group, and what they come to; give them back.
+
+    What waits for a check that did not pass comes at the end, in a line for each such check.
+    """
     seen: list[Check] = []
+    group = ""
     for check in checks:
-        if not seen or seen[-1].group != check.group:
-            _print_line(console, check.group, "bold")
-        # A mend is told once: what waits for a check that failed has the same.
-        _print_check(console, check, tell_mend=all(check.mend != told.mend for told in seen))
+        if not check.waits:
+            if group != check.group:
+                group = check.group
+                _print_line(console, group, "bold")
+            # A mend is told once.
+            _print_check(console, check, tell_mend=all(check.mend != told.mend for told in seen))
         seen.append(check)
     report = Report(tuple(seen))
+    _print_waiting(console, [check for check in seen if check.waits])
     console.print()
     _print_line(console, summarize(report.checks), COLOURS[report.status])
     return report
 
 
+def _print_waiting(console: Console, checks: Sequence[Check]) -> None:
+    if checks:
+        _print_line(console, "not looked at", "bold")
+    for message in dict.fromkeys(check.message for check in checks):
+        names = [check.name for check in checks if check.message == message]
+        told = count(len(names), "check")
+        line = Check("", told, "skipped", f"{message} ({', '.join(names)})")
+        _print_check(console, line, tell_mend=False)
+
+
 def summarize(checks: Sequence[Check]) -> str:
     """How many lines of each kind there are."""
     counts = {status: sum(1 for check in checks if check.status == status) for status in COLOURS}
-    parts = [f"{counts['ok']} ok", f"{counts['warning']} warnings", f"{counts['error']} errors"]
+    parts = [f"{counts['ok']} ok", count(counts["warning"], "warning"), count(counts["error"], "error")]
     if counts["skipped"]:
         parts.append(f"{counts['skipped']} could not run")
     return ", ".join(parts)
@@ -130,11 +156,12 @@ def _print_check(console: Console, check: Check, *, tell_mend: bool) -> None:
     line.append(f"{check.status:<{STATUS_WIDTH}}", COLOURS[check.status])
     line.append(f"{check.name:<{NAME_WIDTH}}")
     indent = " " * len(line)
-    line.append(_fold(check.message, console, indent))
+    line.append(_fold(spell_commands(check.message), console, indent))
     # Not wrapped by rich: a command must stay whole, to be copied.
     console.print(line, soft_wrap=True)
     if check.mend and tell_mend:
-        console.print(Text(f"{indent}→ {check.mend}", "cyan" if check.status != "ok" else ""), soft_wrap=True)
+        mend = f"{indent}→ {spell_commands(check.mend)}"
+        console.print(Text(mend, "cyan" if check.status != "ok" else ""), soft_wrap=True)
 
 
 def _fold(text: str, console: Console, indent: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from obsidian_rag import config
 from obsidian_rag.config import Settings, is_folder, mask_password
+from obsidian_rag.counts import count
 from obsidian_rag.doctor.examination import Examination, Patient
 from obsidian_rag.doctor.report import Finding, fail, ok, skip, warn
 from obsidian_rag.drift import EXAMPLES
@@ -68,7 +69,7 @@ def check_folder(patient: Patient) -> list[Finding]:
         return [
             warn(
                 "VAULT_PATH is not set; the notes are looked for where the index was made from",
-                "Set VAULT_PATH to the vault's folder.",
+                "Run: obsidian-rag init, or set VAULT_PATH to the vault's folder.",
             )
         ]
     return [_check_folder(vault.root, vault.place) for vault in vaults]
@@ -88,16 +89,19 @@ def _check_folder(root: Path, place: str) -> Finding:
 def check_notes(patient: Patient) -> list[Finding]:
     """Walk the vault: whether there are notes, and whether all of them can be looked at."""
     if not patient.settings.vaults:
-        return [skip("VAULT_PATH is not set", "Set VAULT_PATH to the vault's folder.")]
+        return [
+            skip("VAULT_PATH is not set", "Run: obsidian-rag init, or set VAULT_PATH to the vault's folder.")
+        ]
     patient.reader = reader = open_vaults(patient.settings.vaults)
     excluded = sum(1 for _, listing in reader.listings for note in listing.notes if note.excluded)
     left_out = f', {excluded} more left out by the vault\'s own "Excluded files"' if excluded else ""
-    found = [ok(f"{len(reader.notes)} notes{left_out}")]
+    found = [ok(f"{count(len(reader.notes), 'note')}{left_out}")]
     if reader.failures:
         named = "; ".join(f"{f.file_path}: {f.error}" for f in reader.failures[:EXAMPLES])
         found.append(
             warn(
-                f"{len(reader.failures)} files or folders cannot be looked at: {named}",
+                f"{count(len(reader.failures), 'file or folder', 'files or folders')} cannot be looked at:"
+                f" {named}",
                 "Check their permissions, then run: obsidian-rag index",
             )
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from obsidian_rag.config import mask_password
+from obsidian_rag.counts import count
 from obsidian_rag.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -183,7 +184,9 @@ class OllamaClient:
         if not isinstance(vectors, list):
             raise Fault(Kind.GARBLED, "the answer holds no vectors")
         if len(vectors) != len(texts):
-            raise Fault(Kind.GARBLED, f"{len(vectors)} vectors came back for {len(texts)} texts")
+            raise Fault(
+                Kind.GARBLED, f"{count(len(vectors), 'vector')} came back for {count(len(texts), 'text')}"
+            )
         return vectors
 
     def generate(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from obsidian_rag.counts import choose
 from obsidian_rag.graph import Graph, GraphEdge, GraphLink, load_links
 from obsidian_rag.postgres import Connection
 
@@ -91,12 +92,13 @@ def make_picture(
     drawn.sort(key=lambda link: frozenset((link.source, link.target)) not in walked)
     left_out = graph.total - len(edges)
     notices = [
-        f"{left_out} of {graph.total} notes are left out: the farthest, first those without a relation."
+        f"{left_out} of {graph.total} notes {choose(left_out, 'is', 'are')} left out: the farthest,"
+        " first those without a relation."
     ]
     if not left_out:
         notices = [*graph.notices]
-    if len(drawn) > MOST_LINKS:
-        notices.append(f"{len(drawn) - MOST_LINKS} of {len(drawn)} links are left out.")
+    if (more := len(drawn) - MOST_LINKS) > 0:
+        notices.append(f"{more} of {len(drawn)} links {choose(more, 'is', 'are')} left out.")
     return Picture(tuple(notes), parents, tuple(drawn[:MOST_LINKS]), tuple(notices))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from obsidian_rag.counts import choose, count
 from obsidian_rag.picture import Picture, PictureNote
 
 LONGEST_NAME = 60  # characters
@@ -33,7 +34,8 @@ def render_mermaid(picture: Picture) -> str:
 def _write(picture: Picture, kept: int) -> str:
     notices = list(picture.notices)
     if kept < len(picture.notes):
-        notices.append(f"{len(picture.notes) - kept} more notes are left out, for their length.")
+        more = len(picture.notes) - kept
+        notices.append(f"{count(more, 'more note')} {choose(more, 'is', 'are')} left out, for the length.")
     notes = picture.notes[:kept]
     lines = ["flowchart LR"]
     lines += [f"    n{n}{_show_note(note)}" for n, note in enumerate(notes)]

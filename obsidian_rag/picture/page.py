@@ -13,6 +13,7 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
+from obsidian_rag.counts import count
 from obsidian_rag.errors import QueryError
 from obsidian_rag.picture import Picture, PictureLink, count_relations
 from obsidian_rag.picture.drawing import KIND_SIZE, LINE, DrawnLink, DrawnNote, draw_links, draw_notes
@@ -99,8 +100,8 @@ def _show(text: str) -> str:
 def _summarize(picture: Picture) -> str:
     notes, links = len(picture.notes) - 1, sum(len(link.links) for link in picture.links)
     far = max(note.hop for note in picture.notes)
-    around = f"{notes} note{'s' * (notes != 1)} around it" if notes else "No notes around it"
-    return f"{around}, {links} link{'s' * (links != 1)}" + (f", up to {far} links away" if far > 1 else "")
+    around = f"{count(notes, 'note')} around it" if notes else "No notes around it"
+    return f"{around}, {count(links, 'link')}" + (f", up to {far} links away" if far > 1 else "")
 
 
 def _find_view(drawn: Sequence[DrawnNote]) -> tuple[float, float, float, float]:
@@ -170,9 +171,9 @@ def _draw_legend(picture: Picture, styles: Mapping[str, int]) -> str:
     words = ("this note", "1 link away", "2 links away", "3 links away")
     items = [f'<li class="h{hop}"><i></i>{words[hop]}</li>' for hop in sorted(shown)]
     counts = count_relations(picture)
-    kinds = [(f"r{styles[name]}", name, count) for name, count in counts if name in styles]
-    if others := sum(count for name, count in counts if name not in styles):
-        kinds.append(("rx", f"{len(counts) - len(styles)} other relations", others))
+    kinds = [(f"r{styles[name]}", name, links) for name, links in counts if name in styles]
+    if others := sum(links for name, links in counts if name not in styles):
+        kinds.append(("rx", count(len(counts) - len(styles), "other relation"), others))
     if unsaid := sum(1 for link in picture.links if not link.relations):
         kinds.append(("rn", "relation not said", unsaid))
     items += [

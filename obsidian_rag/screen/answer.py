@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from obsidian_rag.answers import REASONS, render_step
+from obsidian_rag.counts import count
 from obsidian_rag.models import Hit
 from obsidian_rag.passages import Wanted, clip, read_wanted
 from obsidian_rag.screen.paint import (
@@ -43,7 +44,7 @@ def print_answer(console: Console, answer: Answer, places: Places) -> None:
     """
     wanted = read_wanted(answer.query)
     found = len({hit.file_path for hit in answer.results})
-    head = f"{found} {'note' if found == 1 else 'notes'} for: " if found else "Nothing found for: "
+    head = f"{count(found, 'note')} for: " if found else "Nothing found for: "
     console.print(Text.assemble((head, TITLE), paint_line(answer.query, TITLE)))
     print_notices(console, answer.notices)
     number = 0

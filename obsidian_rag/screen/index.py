@@ -12,8 +12,10 @@ from rich.text import Text
 from rich.tree import Tree
 
 from obsidian_rag.catalog import StoredText, Topics
+from obsidian_rag.counts import count
 from obsidian_rag.front_matter import find_body
 from obsidian_rag.graph import Graph, GraphEdge
+from obsidian_rag.program import spell_commands
 from obsidian_rag.render import render_status
 from obsidian_rag.screen.paint import (
     BAD,
@@ -77,9 +79,8 @@ def print_graph(console: Console, graph: Graph, places: Places) -> None:
         branches.setdefault(edge.file_path, branch.add(_paint_edge(edge, places)))
     console.print(tree)
     print_notices(console, graph.notices)
-    hops = len(graph.hops)
-    links, steps = ("link" if graph.total == 1 else "links"), ("hop" if hops == 1 else "hops")
-    console.print(Text(f"{graph.total} {links} across {hops} {steps}", TITLE))
+    total = f"{count(graph.total, 'link')} across {count(len(graph.hops), 'hop')}"
+    console.print(Text(total, TITLE))
 
 
 def _paint_edge(edge: GraphEdge, places: Places) -> Text:
@@ -101,7 +102,7 @@ def print_topics(console: Console, topics: Topics) -> None:
         return
     notes, chunks = sum(t.notes for t in topics.topics), sum(t.chunks for t in topics.topics)
     table = Table(box=None, padding=(0, 2, 0, 0), show_footer=True, header_style=FAINT, footer_style=TITLE)
-    table.add_column("Folder", f"{len(topics.topics)} folders", overflow="fold")
+    table.add_column("Folder", count(len(topics.topics), "folder"), overflow="fold")
     table.add_column("Notes", str(notes), justify="right")
     table.add_column("Chunks", str(chunks), justify="right")
     for topic in topics.topics:
@@ -111,13 +112,12 @@ def print_topics(console: Console, topics: Topics) -> None:
 
 
 _LABEL = re.compile(r"(?P<label>[A-Z][a-z ]*:)\s+(?P<value>.*)|\s{4,}(?P<more>.*)")
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(?:\.\d+)?\+00:00")
 _ALARM = re.compile(r"(?P<word>FAILED|DRIFT|warning:)(?P<rest> .*)")
 
 
 def print_status(console: Console, status: Mapping[str, Any]) -> None:
     """How the index stands, labels beside what they say."""
-    for line in _TIME.sub(r"\1 \2 UTC", render_status(status)).splitlines():
+    for line in spell_commands(render_status(status)).splitlines():
         if found := _LABEL.fullmatch(line):
             row = Table.grid(padding=(0, 1))
             row.add_column(width=LABEL_WIDTH)

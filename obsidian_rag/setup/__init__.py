@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from obsidian_rag import config
 from obsidian_rag.config import Settings, Vault, is_folder, load_settings, mask_password, parse_vaults
-from obsidian_rag.demo import find_program, list_given
+from obsidian_rag.demo import list_given
 from obsidian_rag.doctor.examination import Surroundings
 from obsidian_rag.embedding.embedder import EmbeddingModel
 from obsidian_rag.errors import DatabaseError, ObsidianRagError, SettingsError, VaultError
+from obsidian_rag.program import find_program
 from obsidian_rag.setup.connection import connect_clients, list_variables, make_cron_line
 from obsidian_rag.setup.embedder_choice import choose_embedder
 from obsidian_rag.setup.known_vaults import KnownVault, find_known_vaults
 from obsidian_rag.setup.settings_edit import plan_edit, write_edit
 from obsidian_rag.setup.talk import Talk, open_talk
+from obsidian_rag.setup.typed_path import read_typed_path
 
 MOST_SHOWN = 12  # vaults of a list
 
@@ -51,8 +52,7 @@ def run_setup(settings: Settings, wishes: Wishes, around: Surroundings) -> int:
     talk.title("Database")
     recorded = _check_database(settings, talk, needed=needed)
     talk.title("Embedder")
-    path = around.variables.get("PATH")
-    settings = choose_embedder(settings, recorded, talk, path, needed=needed)
+    settings = choose_embedder(settings, recorded, talk, around.variables.get("PATH"), needed=needed)
     talk.title("Settings")
     _save(settings, talk)
     program = shlex.split(find_program())
@@ -63,11 +63,9 @@ def run_setup(settings: Settings, wishes: Wishes, around: Surroundings) -> int:
     talk.title("Keep it up to date")
     talk.say("From cron (crontab -e), every half hour:")
     talk.say(f"  {make_cron_line(program, list_variables(around))}")
-    talk.say(f"or at each change, as long as it runs:\n  {shlex.join(program)} index --watch")
+    talk.say("or at each change, as long as it runs:\n  obsidian-rag index --watch")
     talk.title("Next")
-    # A reader of the README has it in .venv/bin, which is on no PATH.
-    name = "obsidian-rag" if shutil.which("obsidian-rag", path=path) else shlex.join(program)
-    talk.say(f'  {name} search "a question"\n  {name} web\n  {name} doctor')
+    talk.say('  obsidian-rag search "a question"\n  obsidian-rag web\n  obsidian-rag doctor')
     return code
 
 
@@ -81,7 +79,7 @@ def _choose_vaults(settings: Settings, wishes: Wishes, around: Surroundings, tal
         if not found:
             raise SettingsError(
                 "No vault is named, and Obsidian knows none on this machine",
-                "Name it: --vault /path/to/vault",
+                "Name it: obsidian-rag init --vault /path/to/vault --yes",
             )
         return _check_vaults((Vault(found[0]),))
     own = os.pathsep.join(str(vault.root) for vault in settings.vaults)
@@ -92,7 +90,7 @@ def _choose_vaults(settings: Settings, wishes: Wishes, around: Surroundings, tal
         if answer.isdecimal() and 1 <= int(answer) <= len(choices) and not is_folder(Path(answer)):
             answer = choices[int(answer) - 1]
         try:
-            return _check_vaults(parse_vaults(answer))
+            return _check_vaults(parse_vaults(read_typed_path(answer)))
         except ObsidianRagError as exc:
             talk.say(str(exc))
 

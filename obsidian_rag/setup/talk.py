@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import click
 
 from obsidian_rag.errors import SettingsError
+from obsidian_rag.program import show_message
 from obsidian_rag.screen.safety import show_text
+
+ANSWERS = {"yes": True, "y": True, "no": False, "n": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Talk:
     asks: bool
 
     def say(self, text: str = "") -> None:
-        click.echo(show_text(text))
+        click.echo(show_message(text))
 
     def title(self, text: str) -> None:
         click.echo()
@@ -31,7 +34,14 @@ class Talk:
         if not self.asks:
             return usual
         try:
-            return click.confirm(question, default=usual)
+            answer = click.prompt(
+                question,
+                default="yes" if usual else "no",
+                show_default=False,
+                prompt_suffix=" [Y/n]: " if usual else " [y/N]: ",
+                value_proc=_read_answer,
+            )
+            return bool(answer)
         except click.Abort as exc:
             raise KeyboardInterrupt from exc
 
@@ -41,6 +51,13 @@ class Talk:
             return str(click.prompt(question, default=usual)).strip()
         except click.Abort as exc:
             raise KeyboardInterrupt from exc
+
+
+def _read_answer(text: str) -> bool:
+    answer = text.strip().lower()
+    if answer not in ANSWERS:
+        raise click.UsageError(f"{show_text(text.strip())!r} is no answer to this; type yes or no.")
+    return ANSWERS[answer]
 
 
 def open_talk(yes: bool) -> Talk:
