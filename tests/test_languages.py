@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from conftest import Workbench
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
+from obsidian_rag.language_model import load_identifier
 from obsidian_rag.languages import CONFIGS, FALLBACK, choose_config
 
 TEXTS = {
@@ -53,3 +57,47 @@ def test_a_configuration_that_is_set_holds_for_every_note(bench: Workbench) -> N
     bench.index({"fts_config": "simple"})
 
     assert bench.rows("SELECT fts_config FROM notes") == [("simple",)]
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A folder with the unpacked model."""
+    load_identifier(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("text", [*TEXTS.values(), "", "Ok.", "今日は庭に水をやって。", "\ud800"])
+def test_the_unpacked_model_says_what_the_packed_one_says(cache: Path, text: str) -> None:
+    packed = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+    assert load_identifier(cache).classify(text) == packed.classify(text)
+
+
+def test_the_model_is_unpacked_once_and_what_an_older_version_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "py3langid-0.0.1").mkdir()
+
+    load_identifier(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    before = {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
+    load_identifier(tmp_path)
+
+    assert {file.name: file.stat().st_mtime_ns for file in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "emptied"])
+def test_an_unpacked_model_that_is_not_whole_is_unpacked_anew(cache: Path, damage: str) -> None:
+    for file in next(cache.iterdir()).iterdir():
+        whole = file.read_bytes()
+        if damage == "missing":
+            file.unlink()
+        else:
+            file.write_bytes(whole[: len(whole) // 2] if damage == "cut" else b"")
+
+        assert load_identifier(cache).classify(TEXTS["german"])[0] == "de"
+        assert file.read_bytes() == whole
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+
+    assert load_identifier(tmp_path / "file" / "below").classify(TEXTS["german"])[0] == "de"
