@@ -40,19 +40,21 @@ _SIGN = re.compile(
 )
 # What a mark must not stand in: it would break code, formulas, links and addresses, or be read as two marks
 # in what is bold or italic already. A fence that is not closed reaches to the end.
-_KEPT = re.compile(
+_SIGNS = r"[`~\-$%!\[<*_=#\\]"  # with which one of these begins, so that most places are passed by at once
+_KEPT = (
     r"^(?P<fence>```+|~~~+)[^\n]*\n.*?(?:^(?P=fence)[^\n]*$|\Z)"
     r"|^---\n.*?^---$"
     r"|(?<!`)(?P<ticks>`++)(?:(?!\n\n).){1,500}?(?<!`)(?P=ticks)(?!`)"
     r"|\$\$.*?\$\$|\$[^\s$](?:[^$\n]*[^\s$])?\$(?!\d)"
     r"|%%.*?%%"
     r"|!?\[\[[^\[\]\n]*\]\]|!?\[[^\[\]\n]*\]\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)|^\[[^\]\n]+\]:.*$"
-    r"|[a-zA-Z][a-zA-Z0-9+.-]*://\S+|www\.\S+"
     r"|<[a-zA-Z/!][^<>\n]{0,500}>"
     r"|\*\*\*?(?=\S)[^*\n]*\*\*\*?|(?<![\w*])\*(?=\S)[^*\n]+\*(?![\w*])|(?<!\w)__?(?=\S)[^\n]*?\S__?(?!\w)"
-    r"|==[^=\n]+==|(?<!\w)\#[\w/-]+|\\.",
-    re.MULTILINE | re.DOTALL,
+    r"|==[^=\n]+==|(?<!\w)\#[\w/-]+|\\."
 )
+_ADDRESS = r"(?<![a-zA-Z])[a-zA-Z][a-zA-Z0-9+.-]*+://\S+|www\.\S+"
+_KEPT_SIGNS = re.compile(rf"(?={_SIGNS})(?:{_KEPT})", re.MULTILINE | re.DOTALL)
+_KEPT_ADDRESSES = re.compile(rf"(?={_SIGNS})(?:{_KEPT})|{_ADDRESS}", re.MULTILINE | re.DOTALL)
 _ENDS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"(?<=[.!?。！？])\s*"), re.compile(r"\s+"))
 
 
@@ -146,7 +148,8 @@ def mark(text: str, wanted: Wanted) -> str:
     found = list(wanted.find(text)) if wanted else []
     if not found:
         return text
-    kept = [match.span() for match in _KEPT.finditer(text)]
+    pattern = _KEPT_ADDRESSES if "://" in text or "www." in text else _KEPT_SIGNS
+    kept = [match.span() for match in pattern.finditer(text)]
     pieces: list[str] = []
     done = marks = number = 0
     for first, last, _ in found:
