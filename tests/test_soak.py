@@ -14,6 +14,8 @@ from conftest import VaultFolder
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import soak
+import soak_calls
+import soak_notes
 
 
 def test_a_server_answers_rightly_while_notes_change_and_the_database_restarts() -> None:
@@ -52,24 +54,25 @@ def topics(**counts: int) -> dict[str, Any]:
     return {"structuredContent": {"topics": [{"name": n, "notes": c} for n, c in counts.items()]}}
 
 
-TEXTS = [soak.changing_text(0, edition) for edition in (2, 3)]
+TEXTS = [soak_notes.changing_text(0, edition) for edition in (2, 3)]
 PART = "Topic0 of edition x{}x, part 0."
 COLOUR = "The colour of subject0 is red."
-STABLE = soak.stable_path(0)
+STABLE = soak_notes.stable_path(0)
 RIGHT: dict[str, list[dict[str, Any]]] = {
-    "get_stable": [note(soak.stable_text(0))],
+    "get_stable": [note(soak_notes.stable_text(0))],
     "get_changing": [note(text) for text in TEXTS],
     "search_words": [hits((STABLE, COLOUR))],
     "search_meaning": [hits(("Other.md", ""), (STABLE, COLOUR))],
     "search_changing": [hits(("Changing/Note 0.md", PART.format(2)))],
-    "search_moving": [hits((soak.moving_paths(0)[0], ""))],
+    "search_moving": [hits((soak_notes.moving_paths(0)[0], ""))],
     "search_passing": [hits(("Passing/Note 0.md", ""))],
-    "topics": [topics(Stable=soak.STABLE, Changing=soak.CHANGING, Here=soak.MOVING)],
+    "topics": [topics(Stable=soak_notes.STABLE, Changing=soak_notes.CHANGING, Here=soak_notes.MOVING)],
 }
 WRONG: dict[str, list[dict[str, Any]]] = {
-    "get_stable": [note(soak.stable_text(1))],
+    "get_stable": [note(soak_notes.stable_text(1))],
     "get_changing": [
-        note(TEXTS[0][:60] + TEXTS[1][60:]), note(soak.changing_text(0, 1)), note(soak.changing_text(0, 4)),
+        note(TEXTS[0][:60] + TEXTS[1][60:]), note(soak_notes.changing_text(0, 1)),
+        note(soak_notes.changing_text(0, 4)),
     ],
     "search_words": [hits(), hits((STABLE, "")), hits((STABLE, COLOUR), notices=("by keywords only",))],
     "search_meaning": [hits()],
@@ -77,16 +80,16 @@ WRONG: dict[str, list[dict[str, Any]]] = {
         hits(), hits(*(("Changing/Note 0.md", PART.format(edition)) for edition in (2, 3))),
         hits(("Changing/Note 0.md", PART.format(1))),
     ],
-    "search_moving": [hits(), hits(*((path, "") for path in soak.moving_paths(0)))],
+    "search_moving": [hits(), hits(*((path, "") for path in soak_notes.moving_paths(0)))],
     "walk": [edges(), edges(STABLE)],
-    "topics": [topics(Stable=soak.STABLE - 1, Changing=soak.CHANGING, Here=soak.MOVING)],
+    "topics": [topics(Stable=soak_notes.STABLE - 1, Changing=soak_notes.CHANGING, Here=soak_notes.MOVING)],
     "mistake": [note("")],
 }  # fmt: skip
 
 
 def ask(kind: str, answer: dict[str, Any], folder: Path) -> None:
     """Ask about note 0 while the index holds edition 2, or already 3."""
-    truth = soak.Truth(VaultFolder(folder), random.Random(0))
+    truth = soak_notes.Truth(VaultFolder(folder), random.Random(0))
     truth.done.append((0.0, 2))
     truth.begun += [(0.0, 2), (0.0, 3)]
 
@@ -94,8 +97,8 @@ def ask(kind: str, answer: dict[str, Any], folder: Path) -> None:
         def randrange(self, *_: Any) -> int:
             return 0
 
-    client = cast("soak.Client", Parrot(answer))
-    asyncio.run(getattr(soak.Caller(client, truth, First(0), {}), kind)())
+    client = cast("soak_calls.Client", Parrot(answer))
+    asyncio.run(getattr(soak_calls.Caller(client, truth, First(0), {}), kind)())
 
 
 @pytest.mark.parametrize("kind", RIGHT)
@@ -107,7 +110,7 @@ def test_right_answers_are_taken_for_right(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", WRONG)
 def test_wrong_answers_are_found(kind: str, tmp_path: Path) -> None:
     for answer in WRONG[kind]:
-        with pytest.raises(soak.WrongAnswer):
+        with pytest.raises(soak_calls.WrongAnswer):
             ask(kind, answer, tmp_path)
 
 
