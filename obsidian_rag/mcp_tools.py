@@ -99,7 +99,7 @@ class NoteTools:
     ) -> ToolResult:
         def work(reader: IndexReader) -> ToolResult:
             from obsidian_rag.graph import walk_graph
-            from obsidian_rag.render import fit_graph, render_graph
+            from obsidian_rag.render import bound_edges, fit_graph, render_graph
 
             check_tokens(max_tokens)
             relations = [relation] if isinstance(relation, str) else relation or []
@@ -110,7 +110,7 @@ class NoteTools:
                 include_content=include_content,
                 relations=relations,
                 direction=direction,
-                most=schemas.MOST_EDGES,
+                most=bound_edges(max_tokens),
             )
             graph = fit_graph(reader.run(walk), max_tokens)
             return make_result(render_graph(graph), graph.to_json())

@@ -22,6 +22,7 @@ from obsidian_rag.tokens import estimate_json, estimate_tokens
 __all__ = [
     "BUDGET",
     "MOST_WARNINGS",
+    "bound_edges",
     "describe_disk",
     "fit_answer",
     "fit_graph",
@@ -42,6 +43,7 @@ __all__ = [
 
 _WORDS = re.compile(r"\w+")
 GRAPH_FRAME = 120  # tokens that stand around the links
+LEAST_EDGE = 17  # that a link takes at least, its paths of one letter
 TOPICS_FRAME = 60  # and around the topics
 
 
@@ -68,6 +70,13 @@ def fit_graph(graph: Graph, budget: int = BUDGET) -> Graph:
     left_out = f"{len(graph.edges) - kept} of {count(graph.total, 'link')}"
     notice = f"Left out to keep this short: {left_out}. {advice}."
     return replace(graph, edges=graph.edges[:kept], notices=(*graph.notices, notice))
+
+
+def bound_edges(budget: int) -> int:
+    """How many links an answer of about `budget` tokens names at most: what more of them say need not be
+    looked up.
+    """
+    return budget // LEAST_EDGE
 
 
 def _count_fitting(edges: Sequence[GraphEdge], budget: int) -> int:

@@ -12,7 +12,6 @@ MODES = ("hybrid", "vector", "keyword")
 INTENTS = ("exact", "entity", "question", "temporal", "general")
 MOST_RESULTS = 50
 MOST_HOPS = 3
-MOST_EDGES = 500  # of a neighbourhood, more than the largest answer has room for
 DIRECTIONS = ("both", "out", "in")
 
 # Tokens of an answer's Markdown. Its object, which a client may give to its model beside or instead of it,

@@ -16,6 +16,7 @@ from obsidian_rag.models import Failure, Hit, LinkStep, RunReport
 from obsidian_rag.render import (
     BUDGET,
     MOST_WARNINGS,
+    bound_edges,
     fit_answer,
     fit_graph,
     fit_topics,
@@ -24,7 +25,7 @@ from obsidian_rag.render import (
     render_report,
     render_topics,
 )
-from obsidian_rag.schemas import MOST_TOKENS
+from obsidian_rag.schemas import LEAST_TOKENS, MOST_TOKENS
 from obsidian_rag.search.evidence import CERTAIN, STRONG
 from obsidian_rag.search.names import NameMatch
 from obsidian_rag.search.pipeline import Answer
@@ -38,6 +39,14 @@ def make_hit(name: str, text: str = "Some words.", neighbor: bool = False) -> Hi
 
 def make_answer(*hits: Hit, notices: tuple[str, ...] = ()) -> Answer:
     return Answer("my words", "hybrid", "general", hits, notices, "unknown")
+
+
+@pytest.mark.parametrize("budget", [LEAST_TOKENS, BUDGET, MOST_TOKENS])
+def test_no_answer_names_more_links_than_are_looked_up(budget: int) -> None:
+    shortest = GraphEdge("a.md", 1, "in", "b.md", "[[b]]")
+    whole = Graph("c.md", 1, (shortest,) * 2 * bound_edges(budget), (2 * bound_edges(budget),))
+
+    assert len(fit_graph(whole, budget).edges) < bound_edges(budget)
 
 
 def test_an_answer_shows_each_hit_with_its_place_its_day_and_its_reason() -> None:
