@@ -12,7 +12,9 @@ from obsidian_rag.models import Hit
 from obsidian_rag.search.bare_headings import is_bare
 
 NOTES = {
-    "Boiler": "# Boiler\n\n## Descaling\n\n### What it takes\n\nCitric acid and an hour.\n\n## Noise\n\nNone.\n",
+    "Boiler": (
+        "# Boiler\n\n## Descaling\n\n### What it takes\n\nCitric acid and an hour.\n\n## Noise\n\nNone.\n"
+    ),
     "Empty end": "Text before.\n\n# Zwieback\n",
     "Next is no part": "# Marzipan\n\n# Other\n\nNot about it.\n",
     **{f"Filler {n}": f"# Filler\n\n## Descaling\n\n### Step {n}\n\nRinse it {n} times.\n" for n in range(8)},

@@ -96,7 +96,7 @@ def test_plain_words_have_no_markup_and_a_line_for_each_block() -> None:
 
 
 def test_markup_leaves_no_blanks_where_it_stood() -> None:
-    text = "**Oak**, *par* 71; \"`a`\". **b**c ~~d~~!\nnext"
+    text = '**Oak**, *par* 71; "`a`". **b**c ~~d~~!\nnext'
     assert read_plain(text) == 'Oak, par 71; "a". bc d! next'
 
 
