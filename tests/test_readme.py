@@ -71,7 +71,7 @@ def test_make_demo_indexes_and_asks_the_example_vault(clone: Clone) -> None:
 
 @pytest.mark.slow
 def test_the_printed_line_for_claude_code_starts_a_server_that_answers(clone: Clone, tmp_path: Path) -> None:
-    words = clone.line_after("Connect Claude Code")
+    words = clone.line_after("Or by hand. Connect Claude Code")
     assert words[:3] == ["claude", "mcp", "add"]
     separator = words.index("--")
     given = [words[n + 1] for n, word in enumerate(words[:separator]) if word == "-e"]
