@@ -34,7 +34,7 @@ GUARDED = [
     "| `index`, `demo`", "| MCP server", "| `psql` |", "| `psql --write`", "In the embedded server",
     "Statements hold no values", "The server has four tools",
     "| the embedded server's data", "| its superuser's password", "| its log", "| its port",
-    "| passwords of your own", "| note text in a PostgreSQL", "Passwords in URLs",
+    "| passwords of your own", "| models: one", "| note text in a PostgreSQL", "Passwords in URLs",
     "Text from the web", "Nothing in a vault is run",
     "| a note", "| properties", "| nesting", "| links", "| headings", "| an expression", "| symbolic links",
     "| a query", "| an answer", "`python benchmarks/fuzz.py`", "`make audit`",
