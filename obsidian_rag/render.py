@@ -14,6 +14,7 @@ from obsidian_rag.catalog import StoredText, Topic, Topics
 from obsidian_rag.counts import choose, count
 from obsidian_rag.errors import FIRST_RUN
 from obsidian_rag.graph import Graph, GraphEdge
+from obsidian_rag.languages import AUTO
 from obsidian_rag.ledger import GO_ON
 from obsidian_rag.models import RunReport
 from obsidian_rag.schemas import BUDGET, MOST_TOKENS
@@ -197,9 +198,10 @@ def _render_weights(status: Mapping[str, Any]) -> list[str]:
             f" ({languages})"
         )
     g = settings.get("fusion_g")
-    measured_at = count(settings.get("fusion_chunks") or 0, "chunk")
-    trust = "not measured" if g is None else f"g = {g:g}, measured at {measured_at}"
-    return [*lines, f"Vectors:  trust beside words {trust}"]
+    measured_at = f"measured at {count(settings.get('fusion_chunks') or 0, 'chunk')}"
+    if g is None:
+        return [*lines, "Vectors:  how well they find the notes beside words is not measured yet"]
+    return [*lines, f"Vectors:  weigh {g:g} of 1 beside words, as they find the notes ({measured_at})"]
 
 
 def _render_reader(status: Mapping[str, Any]) -> list[str]:
@@ -213,9 +215,10 @@ def _render_reader(status: Mapping[str, Any]) -> list[str]:
 def _render_embedder(settings: Mapping[str, Any]) -> str:
     if not settings.get("embedder"):
         return "not recorded yet"
+    auto = settings["fts_config"] == AUTO
     return (
         f"{settings['embedder']}: {settings['embed_model']}, {settings['dimensions']} dimensions;"
-        f" words: {settings['fts_config']}"
+        f" words stemmed as {'in the language of each note' if auto else settings['fts_config']}"
     )
 
 

@@ -252,7 +252,7 @@ def test_a_filter_that_cannot_be_used_is_the_commands_error(index: SearchBench) 
 def test_status_shows_what_words_and_vectors_are_weighed_by(index: SearchBench) -> None:
     result = CliRunner().invoke(cli, ["status"], env=index.bench.environment)
     assert f"Words:    {len(NOTES)} notes of " in result.stdout
-    assert "Vectors:  trust beside words not measured" in result.stdout
+    assert "Vectors:  how well they find the notes beside words is not measured yet" in result.stdout
     result = CliRunner().invoke(cli, ["status", "--json"], env=index.bench.environment)
     found = json.loads(result.stdout)
     assert found["keywords"]["notes"] == len(NOTES)
