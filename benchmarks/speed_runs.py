@@ -23,7 +23,7 @@ PER_REQUEST, PER_TEXT = 0.005, 0.002  # of the embedder that takes its time
 BATCHES = (8, 16, 32, 64, 128, 256)
 PLACES = 15
 IDLE = ("stdio.", "mcp_server.serve")  # where a server waits for its client
-MOST_TWICE = 20_000  # notes up to which a vault is indexed once more for a part
+MOST_TWICE = 10_000  # notes up to which a vault is indexed once more for a part
 LEAST_SHOWN = 20  # bytes a chunk
 LARGE = 1_000  # notes from which the local model would take too long
 
