@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
-from obsidian_rag.catalog import find_note
+from obsidian_rag.catalog import find_place
 from obsidian_rag.counts import choose
 from obsidian_rag.errors import QueryError
 from obsidian_rag.front_matter import find_body
@@ -183,7 +183,8 @@ def walk_graph(
     if not 1 <= depth <= MOST_HOPS:
         raise QueryError(f"depth is {depth}", f"Use a number from 1 to {MOST_HOPS}.")
     towards = _check_direction(direction)
-    start = find_note(conn, file_path)
+    place = find_place(conn, file_path)
+    start = place.file_path
     wanted = match_relations(conn, relations) if relations else ()
     seen, frontier, hops = {start}, [start], []
     edges: list[GraphEdge] = []
@@ -206,7 +207,8 @@ def walk_graph(
     if include_content:
         edges = _add_previews(conn, edges)
     graph = Graph(start, depth, tuple(edges), tuple(hops), (), wanted, towards)
-    return replace(graph, notices=_explain(conn, graph))
+    whole = (f"These are the links of the whole note, not only of {place.heading}.",) if place.heading else ()
+    return replace(graph, notices=(*whole, *_explain(conn, graph)))
 
 
 def load_links(conn: Connection, graph: Graph, paths: Sequence[str]) -> list[GraphLink]:

@@ -114,6 +114,17 @@ def test_an_unknown_note_is_refused(walker: Walker) -> None:
         walker.walk("Alpah")
 
 
+@pytest.mark.parametrize("asked", ["A.md#One", "[[A#One]]", "A#^block"])
+def test_a_walk_from_a_section_says_that_it_is_from_the_whole_note(walker: Walker, asked: str) -> None:
+    walker.index(A="# One\n\n[[B]] ^block\n\n# Two\n\n[[C]]\n", B="", C="")
+
+    graph = walker.walk(asked)
+
+    assert [edge.file_path for edge in graph.edges] == ["B.md", "C.md"]
+    assert graph.notices[0].startswith("These are the links of the whole note, not only of ")
+    assert walker.walk("A.md").notices == ()
+
+
 def test_every_kind_of_link_has_a_form() -> None:
     assert format_link("wikilink", "A", None, None, None) == "[[A]]"
     assert format_link("wikilink", "", "Top", None, None) == "[[#Top]]"
