@@ -145,6 +145,8 @@ def analyze_query(text: str) -> Terms:
     without the first syllables of longer Korean words.
     """
     terms = analyze(text)
+    if text.isascii():
+        return terms
     terms = Terms(terms.words, tuple(w for w in terms.wholes if not _HANGUL_SYLLABLE.fullmatch(w)))
     kept = [word for word in terms.words.split(" ") if not _HIRAGANA.fullmatch(word)]
     return Terms(" ".join(kept), terms.wholes) if kept or terms.wholes else terms
@@ -154,8 +156,12 @@ def list_keys(name: str) -> tuple[str, ...]:
     """The keys of a name: its words, and where they are run together as well its words as they are written,
     so that `GitHub` is found by `github` and `MeetingNotes` by `meeting notes`.
     """
-    written = " ".join(word for run in _RUN.findall(fold(name)) for word in _split_run(run)).lower()
-    return tuple(dict.fromkeys(key for key in (analyze(name).key, written) if key))
+    folded = fold(name)
+    if folded.isascii():
+        words = _PLAIN_RUN.findall(folded)
+    else:
+        words = [word for run in _RUN.findall(folded) for word in _split_run(run)]
+    return tuple(dict.fromkeys(key for key in (analyze(name).key, " ".join(words).lower()) if key))
 
 
 def is_unspaced(text: str) -> bool:
