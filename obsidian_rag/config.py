@@ -237,7 +237,9 @@ def parse_vaults(value: str) -> tuple[Vault, ...]:
 
 _USERINFO = re.compile(r"(?<=://)(?P<user>[^:/?@]*):.*@", re.DOTALL)
 # Where the host was forgotten, what should be a password stands in the place of a port.
-_NO_PORT = re.compile(r"(?<=://)(?P<user>[^:/?@\[\s]*):(?!\d*(?:[/?,\s]|$))[^@]*?(?=[/?\s]|$)")
+_NO_PORT = re.compile(
+    r"""(?<=://)(?P<user>[^:/?@\[\s]*):(?!\d*(?:[/?,\s]|['")\]]{0,2}(?:[\s,.;]|$)))[^@]*?(?=[/?\s]|$)"""
+)
 _PASSWORD = re.compile(
     r"(?P<name>\w*password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|[^\s&]*)", re.IGNORECASE | re.DOTALL
 )

@@ -132,11 +132,20 @@ def locate(home: Path) -> Site:
 
 
 def was_made(home: Path) -> bool:
-    """Whether a server of `home` has data. Asking makes nothing."""
+    """Whether a server of `home` has data. Asking makes nothing. Raises DatabaseUnavailable where that cannot
+    be seen.
+    """
     home = canonical(home)
-    return any(
-        (folder / "data" / "PG_VERSION").exists() for folder in (home / _name(), _stand_in(home) / _name())
-    )
+    try:
+        return any(
+            (folder / "data" / "PG_VERSION").exists()
+            for folder in (home / _name(), _stand_in(home) / _name())
+        )
+    except OSError as exc:
+        raise DatabaseUnavailable(
+            f"The folder of the embedded PostgreSQL cannot be looked at: {exc}",
+            f"Give yourself access to that path, {OTHER_FOLDER}, {OWN_DATABASE}.",
+        ) from exc
 
 
 def _name() -> str:

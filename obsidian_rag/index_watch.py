@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import click
 
-from obsidian_rag.command_frame import FAILURE, JSON_LINES, print_json
+from obsidian_rag.command_frame import FAILURE, INTERRUPTED, JSON_LINES, print_json
 from obsidian_rag.config import Settings
 from obsidian_rag.counts import count
 from obsidian_rag.errors import ObsidianRagError, SettingsError
@@ -29,7 +29,13 @@ def index_and_watch(settings: Settings, options: Options, *, quiet: bool, as_jso
     if options.dry_run:
         raise SettingsError("--watch writes, --dry-run does not", "Choose one of them.")
     runs = _Runs(settings, options, quiet, as_json)
-    watch_vaults(settings, runs.make, runs.say)
+    try:
+        watch_vaults(settings, runs.make, runs.say)
+    except KeyboardInterrupt:
+        if runs.last is None or as_json:
+            raise
+        runs.say("Stopped watching. What was stored stays.")
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 @dataclass

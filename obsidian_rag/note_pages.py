@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
 from typing import Any
 
 from obsidian_rag.analysis import fold
@@ -198,26 +199,35 @@ def _cut_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _make_outline(text: str, sections: Sequence[Section]) -> tuple[tuple[OutlineEntry, ...], list[str]]:
-    """The headings with their places: as many levels as fit, else the first headings."""
+    """The headings with their places: as many levels as fit, and of the next one some, evenly."""
     entries = [
         OutlineEntry(_shorten(section.heading), section.level, _line_at(text, section.start), section.start)
         for section in sections
         if section.heading is not None
     ]
     total = len(entries)
-    for deepest in range(max((entry.level for entry in entries), default=1), 0, -1):
-        shown = [entry for entry in entries if entry.level <= deepest]
-        if shown and _measure_outline(shown) <= OUTLINE_TOKENS:
+    shown: list[OutlineEntry] = []
+    for level in sorted({entry.level for entry in entries}):
+        deeper = [entry for entry in entries if entry.level <= level]
+        if _measure_outline(deeper) > OUTLINE_TOKENS:
+            shown = _thin(deeper, level)
             break
-        entries = shown or entries
-    else:
-        shown = entries
-        while _measure_outline(shown) > OUTLINE_TOKENS:
-            shown = shown[: len(shown) * 2 // 3]
+        shown = deeper
     left_out = total - len(shown)
     return tuple(shown), [
         f"{left_out} of its {total} headings {choose(left_out, 'is', 'are')} not in the outline."
     ] if left_out else []
+
+
+def _thin(entries: Sequence[OutlineEntry], level: int) -> list[OutlineEntry]:
+    """Entries without all but every second, fourth, eighth … of a level, so that they fit."""
+    kept = list(entries)
+    step = 1
+    while _measure_outline(kept) > OUTLINE_TOKENS:
+        step *= 2
+        places = count()
+        kept = [entry for entry in entries if entry.level < level or next(places) % step == 0]
+    return kept
 
 
 def _measure_outline(entries: Sequence[OutlineEntry]) -> int:

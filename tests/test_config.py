@@ -198,6 +198,10 @@ def test_two_vaults_of_one_name_are_an_error(tmp_path: Path) -> None:
     ("url", "shown"),
     [
         ("postgresql://u:secret@h:1/d", "postgresql://u:***@h:1/d"),
+        ("+ OLLAMA_URL='http://h:11434'", "+ OLLAMA_URL='http://h:11434'"),
+        ('it is "http://h:11434".', 'it is "http://h:11434".'),
+        ("(http://h:11434), and", "(http://h:11434), and"),
+        ("http://h:114'secret", "http://h:***"),
         ("postgresql://u@h:1/d", "postgresql://u@h:1/d"),
         ("postgresql://h:1/d", "postgresql://h:1/d"),
         ("postgresql://u:se@cret@h/d", "postgresql://u:***@h/d"),

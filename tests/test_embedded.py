@@ -565,3 +565,9 @@ def test_the_default_home_is_the_users_data_folder(monkeypatch: pytest.MonkeyPat
 @as_root
 def test_the_default_home_of_root_is_a_folder_that_another_account_may_enter() -> None:
     assert embedded.default_home() == Path("/var/lib/obsidian-rag")
+
+
+def test_a_data_folder_that_cannot_be_looked_at_is_told_with_its_mend(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseUnavailable, match="cannot be looked at") as raised:
+        embedded_home.was_made(tmp_path / ("a name too long" * 30))
+    assert "OBSIDIAN_RAG_DATA" in raised.value.mend

@@ -68,6 +68,39 @@ def vectors_of(embedder: LocalEmbedder, texts: list[str]) -> np.ndarray[Any, Any
     return np.stack([np.asarray(vector) for vector in vectors])
 
 
+class HeldModel:
+    """A model that has its first vector only when it may."""
+
+    window = 256
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.begun, self.may = threading.Event(), threading.Event()
+
+    def split(self, text: str, is_query: bool) -> list[tuple[str, int]]:
+        return [(text, 1)]
+
+    def embed(self, part: str, is_query: bool) -> Any:
+        self.asked.append(part)
+        self.begun.set()
+        assert self.may.wait(30)
+        return np.ones(384)
+
+
+def test_closing_gives_up_the_texts_that_wait_and_a_later_use_opens_it_again(minilm: LocalEmbedder) -> None:
+    model = HeldModel()
+    embedder = LocalEmbedder(minilm.model, lambda: model, workers=1)
+    with ThreadPoolExecutor(1) as pool:
+        texts = pool.submit(embedder.embed_documents, [f"text {n}" for n in range(50)])
+        assert model.begun.wait(30)
+        embedder.close()
+        model.may.set()
+        with pytest.raises(EmbedderUnavailable, match="closed"):
+            texts.result(30)
+    assert len(model.asked) == 1
+    assert vectors_of(embedder, ["one", "two"]).shape == (2, 384)
+
+
 def test_the_models_state_what_they_are(minilm: LocalEmbedder) -> None:
     model = minilm.model
     assert (model.provider, model.name, model.dimensions, model.window) == ("local", "minilm", 384, 256)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -122,14 +123,22 @@ def test_a_long_note_begins_with_an_outline_and_says_how_to_go_on() -> None:
     assert second.outline == ()
 
 
-def test_an_outline_too_long_leaves_the_deepest_levels_out_and_says_so() -> None:
+def test_an_outline_too_long_has_some_of_the_deepest_level_evenly_and_says_how_many_not() -> None:
     text = "".join(f"{'#' * (1 if n % 50 == 0 else 3)} Heading {n}\n\n{SENTENCE * 9}\n\n" for n in range(900))
     first = read_pages(text)[0]
-    assert [entry.level for entry in first.outline] == [1] * 18
-    assert first.notices == ("882 of its 900 headings are not in the outline.",)
+    levels = [entry.level for entry in first.outline]
+    assert levels.count(1) == 18 and 5 < levels.count(3) < 100
+    assert first.notices == (f"{900 - len(levels)} of its 900 headings are not in the outline.",)
     flat = read_pages(text.replace("###", "#"))[0]
-    assert 20 < len(flat.outline) < 100
-    assert flat.outline[0].heading == "Heading 0"
+    shown = [int(entry.heading.split()[1]) for entry in flat.outline]
+    assert 20 < len(shown) < 100
+    assert {later - earlier for earlier, later in pairwise(shown)} == {shown[1]} and shown[0] == 0
+
+
+def test_the_outline_of_a_log_under_one_title_names_parts_of_it() -> None:
+    text = "# Log\n\n" + "".join(f"## Day {n}\n\n{SENTENCE * 9}\n\n" for n in range(400))
+    first = read_pages(text)[0]
+    assert first.outline[0].heading == "Log" and first.outline[-1].offset > len(text) * 0.8
 
 
 @pytest.mark.parametrize(

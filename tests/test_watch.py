@@ -21,6 +21,7 @@ from fault_bench import wait_until
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from raw_server import ROOT
+from terminals import Terminal
 from watchfiles import Change
 
 from obsidian_rag import ledger
@@ -236,6 +237,14 @@ def test_a_signal_ends_it_in_order(watcher: Watcher, number: signal.Signals) -> 
     watcher.wait_for("Watching for changes")
     assert watcher.end(number) == 128 + number
     assert "Traceback" not in watcher.stderr
+
+
+def test_ctrl_c_at_a_terminal_is_how_watching_ends(watched: Workbench, tmp_path: Path) -> None:
+    with Terminal(["index", "--watch"], watched.environment, tmp_path) as terminal:
+        terminal.wait_for("Watching for changes")
+        terminal.type("\x03")
+        assert terminal.finish() == 130
+    assert "Stopped watching." in terminal.text and "Error" not in terminal.text
 
 
 def test_what_needs_a_person_ends_it_with_a_line_of_json(watched: Workbench, tmp_path: Path) -> None:

