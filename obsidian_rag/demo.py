@@ -40,7 +40,7 @@ class Tour:
 
 EXAMPLE_TOUR = Tour(
     (
-        ("hybrid", "what do I do when a drive in the server dies?"),
+        ("hybrid", "how do I replace a dead disk?"),
         ("keyword", "snapraid parity disk failure"),
         ("vector", "keeping the house warm without wasting gas"),
         ("hybrid", "rotella plan"),

@@ -20,7 +20,7 @@ MAX_LINES = 200_000
 # What no text file holds in number: control characters other than tab, line ends, form feed and escape.
 _CONTROL = re.compile("[\x01-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 _RESTORE = "Give it another ending than .md, or restore it from a backup."
-_MEND = "Convert it to UTF-8, for example with: iconv -f OLD_ENCODING -t utf-8 NOTE.md."
+_MEND = "Convert it to UTF-8, for example with: iconv -f OLD_ENCODING -t utf-8 NOTE.md > NEW.md"
 
 
 def decode(data: bytes) -> tuple[str, tuple[str, ...]]:

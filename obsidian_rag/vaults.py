@@ -155,7 +155,7 @@ def _walk(vault: Vault) -> VaultListing:
     except FileNotFoundError as exc:
         raise VaultError(
             f"The vault {vault.place} does not exist; nothing was changed",
-            "Correct the path or VAULT_PATH, or mount the folder.",
+            "Correct the path, mount the folder, or if it was moved: obsidian-rag init --vault NEW_PATH.",
         ) from exc
     except (OSError, ValueError) as exc:
         raise VaultError(
