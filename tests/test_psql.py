@@ -57,7 +57,7 @@ def test_psql_runs_in_the_folder_it_was_called_in(embedded_bench: EmbeddedBench,
 def test_a_vault_that_was_never_indexed_is_an_error(embedded_bench: EmbeddedBench, tmp_path: Path) -> None:
     done = embedded_bench.run("psql", "--vault", str(tmp_path), "--", "-c", "SELECT 1")
     assert done.returncode == 2
-    assert "obsidian-rag index" in done.stderr
+    assert "has not been indexed yet. Run: " in done.stderr and f" index {tmp_path}\n" in done.stderr
 
 
 @pytest.mark.skipif(not (embedded.is_installed() or shutil.which("psql")), reason="needs psql")
