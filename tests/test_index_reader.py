@@ -193,7 +193,9 @@ def test_a_closed_reader_opens_again(reader: IndexReader) -> None:
 
 def test_an_index_without_vectors_says_so(reader: IndexReader, indexed: Workbench) -> None:
     indexed.execute("UPDATE index_settings SET embedder = NULL, embed_model = NULL, dimensions = NULL")
-    with pytest.raises(IndexMismatch, match=r"holds no vectors yet\. Run: obsidian-rag init, or: obsidian-rag"):
+    with pytest.raises(
+        IndexMismatch, match=r"no vectors yet\. Run: obsidian-rag init, or: obsidian-rag index"
+    ):
         reader.embed_query("words")
 
 
