@@ -399,6 +399,8 @@ def test_a_relation_stays_in_its_sentence() -> None:
         ("invested_in:: [[Acme]]", {"invested_in": 1.0}),
         ("Invested In:: [[Acme]]", {"invested_in": 1.0}),
         ("Team: [[Acme]]", {"works_at": 1.0, "member_of": 0.5}),
+        ("Lead: [[Acme]]", {"leads": 1.0, "works_at": 0.7}),
+        ("lead:: [[Acme]]", {"leads": 1.0, "works_at": 0.7}),
         ("a-rival-of:: [[Acme]]", {"a_rival_of": 1.0}),
         ("climbed with:: [[Acme]]", {"climbed_with": 1.0}),
         ("Climbed with: [[Acme]]", {}),
