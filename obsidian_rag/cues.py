@@ -12,11 +12,11 @@ from functools import cached_property
 
 from obsidian_rag.relations import IDIOM, NOTE_WORD, Cue, Phrases, Table, fold_words
 
-_CLAUSE_END = r"[,;:—–|()，、；：]|\b(?:and|while|but|whereas|which|who)\b"
-CLAUSE_END = re.compile(_CLAUSE_END, re.IGNORECASE)
+_CLAUSE = r"[,;:—–|()，、；：]|\b(?:and|while|but|whereas|which|who)\b"
+_CLAUSE_END = re.compile(_CLAUSE, re.IGNORECASE)
 # What a denial does not reach beyond: `not seen since she founded it`.
 _DENIAL_END = re.compile(
-    rf"{_CLAUSE_END}|\b(?:since|when|after|until|because|although|though|where)\b", re.IGNORECASE
+    rf"{_CLAUSE}|\b(?:since|when|after|until|because|although|though|where)\b", re.IGNORECASE
 )
 DENIES_WORDS = 4  # words at most between a denial and the words of a relation
 DENIES_LINK = 3  # and between it and a link: `founded Acme, but not [[Bolt]]`
@@ -36,7 +36,7 @@ class Words:
     @cached_property
     def clauses(self) -> Sequence[int]:
         """Where clauses end."""
-        return [match.start() for match in CLAUSE_END.finditer(self.text)]
+        return [match.start() for match in _CLAUSE_END.finditer(self.text)]
 
     def count_clauses(self, first: int, last: int) -> int:
         """The ends of clauses in text[first:last]."""

@@ -31,7 +31,7 @@ from types import FrameType
 
 from obsidian_rag import embedded_keeper, locks
 from obsidian_rag.embedded_home import (
-    OTHER_FOLDER,
+    NO_ACCESS,
     OWN_DATABASE,
     Site,
     as_account,
@@ -312,6 +312,5 @@ def _file_errors(site: Site) -> Iterator[None]:
     except OSError as exc:
         raise DatabaseUnavailable(
             f"The embedded PostgreSQL in {site.folder} cannot be used: {exc}",
-            (_mend_full_disk(site, os.fsencode(str(exc))) if exc.errno in FULL else "")
-            or f"Give yourself access to that path, {OTHER_FOLDER}, {OWN_DATABASE}.",
+            (_mend_full_disk(site, os.fsencode(str(exc))) if exc.errno in FULL else "") or NO_ACCESS,
         ) from exc

@@ -31,6 +31,7 @@ SYSTEM_HOME = Path("/var/lib/obsidian-rag")
 ACCOUNTS = ("postgres", "_postgres", "nobody")
 OTHER_FOLDER = "name a folder that you can write to with --data-dir or OBSIDIAN_RAG_DATA"
 OWN_DATABASE = "or set DATABASE_URL to a PostgreSQL of your own"
+NO_ACCESS = f"Give yourself access to that path, {OTHER_FOLDER}, {OWN_DATABASE}."
 COPY_SECONDS = 300
 
 
@@ -143,8 +144,7 @@ def was_made(home: Path) -> bool:
         )
     except OSError as exc:
         raise DatabaseUnavailable(
-            f"The folder of the embedded PostgreSQL cannot be looked at: {exc}",
-            f"Give yourself access to that path, {OTHER_FOLDER}, {OWN_DATABASE}.",
+            f"The folder of the embedded PostgreSQL cannot be looked at: {exc}", NO_ACCESS
         ) from exc
 
 

@@ -70,9 +70,7 @@ def type_links(sentence: str, links: Sequence[LinkPlace], table: Table) -> list[
 def _read_sentence(sentence: str, links: Sequence[LinkPlace], table: Table) -> _Sentence:
     spans = sorted({(link.first, link.last) for link in links if link.last > link.first})
     words = read_words(sentence, spans)
-    cues, denials = find_cues(table.said, words, table)
-    if is_question(sentence):
-        cues = []
+    cues, denials = ([], []) if is_question(sentence) else find_cues(table.said, words, table)
     return _Sentence(words, tuple(spans), tuple(cues), tuple(denials))
 
 

@@ -95,23 +95,25 @@ def make_page(
         from obsidian_rag.notes import parse_note  # takes a parser, which most notes do not need
 
         sections = parse_note(note.file_path, text).sections
-    if heading is None and named is not None:
-        if _match_section(note.file_path, text, sections, named):
-            heading = named
-        else:
+    found = None
+    if heading is not None:
+        if named is not None and _fold_heading(named) != _fold_heading(heading):
+            raise QueryError(
+                f"file_path names the section {_shorten(named)!r}, and heading is {_shorten(heading)!r}",
+                "Leave one of the two out.",
+            )
+        found = find_section(note.file_path, text, sections, heading)
+    elif named is not None:
+        found = _match_section(note.file_path, text, sections, named)
+        if found is None:
             missing = _explain_missing(note.file_path, text, sections, named)
             notices.append(f"{missing.message}: this is the note itself. {missing.mend}")
             budget -= estimate_tokens(notices[0])
-    elif heading is not None and named is not None and _fold_heading(named) != _fold_heading(heading):
-        raise QueryError(
-            f"file_path names the section {_shorten(named)!r}, and heading is {_shorten(heading)!r}",
-            "Leave one of the two out.",
-        )
     first, last, path = 0, len(text), None
-    if heading is not None:
-        found = find_section(note.file_path, text, sections, heading)
+    if found is not None:
         first, last = found.start, _end_of(found, sections, len(text))
-        path = " > ".join(found.heading_path) or heading.strip()  # a block before the first heading
+        # A block before the first heading has no heading path.
+        path = " > ".join(found.heading_path) or (heading or named or "").strip()
     start = first if offset == 0 else offset
     if not (first <= start < last or start == first):
         where = f"The section {_shorten(path)!r} reaches from {first} to {last}" if path else (

@@ -18,6 +18,7 @@ from obsidian_rag.drift import EXAMPLES
 from obsidian_rag.vaults import open_vaults
 
 SPECIAL_NAMES = {"vaults": "VAULT_PATH", "data_dir": "OBSIDIAN_RAG_DATA"}
+NAME_VAULT = "Run: obsidian-rag init, or set VAULT_PATH to the vault's folder."
 
 
 def check_settings(patient: Patient) -> list[Finding]:
@@ -69,7 +70,7 @@ def check_folder(patient: Patient) -> list[Finding]:
         return [
             warn(
                 "VAULT_PATH is not set; the notes are looked for where the index was made from",
-                "Run: obsidian-rag init, or set VAULT_PATH to the vault's folder.",
+                NAME_VAULT,
             )
         ]
     return [_check_folder(vault.root, vault.place) for vault in vaults]
@@ -89,9 +90,7 @@ def _check_folder(root: Path, place: str) -> Finding:
 def check_notes(patient: Patient) -> list[Finding]:
     """Walk the vault: whether there are notes, and whether all of them can be looked at."""
     if not patient.settings.vaults:
-        return [
-            skip("VAULT_PATH is not set", "Run: obsidian-rag init, or set VAULT_PATH to the vault's folder.")
-        ]
+        return [skip("VAULT_PATH is not set", NAME_VAULT)]
     patient.reader = reader = open_vaults(patient.settings.vaults)
     excluded = sum(1 for _, listing in reader.listings for note in listing.notes if note.excluded)
     left_out = f', {excluded} more left out by the vault\'s own "Excluded files"' if excluded else ""
